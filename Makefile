@@ -1,0 +1,54 @@
+# make setup | demo | test | bench | lint | typecheck | format | clean
+# Needs Python 3.11 or newer and make; `make PYTHON=python3.12 setup` picks another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow bench lint format typecheck clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -n 2
+
+setup: $(STAMP)
+	@:
+
+# pip runs again only when pyproject.toml has changed.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "lowerbound needs Python 3.11 or newer; found $$($(PYTHON) --version 2>&1)." \
+	         "Choose one with: make PYTHON=python3.11 setup"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/paper_mixture.py
+
+test: lint typecheck
+	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest --doctest-modules src/lowerbound
+
+test-slow: setup
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+typecheck: setup
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

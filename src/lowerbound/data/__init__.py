@@ -1,0 +1,129 @@
+"""Data for the examples and the tests: small, bundled, and available offline.
+
+`paper_mixture` simulates the study of section 3.4 of the paper (fig:gmm_2d).
+`eight_schools` and `kidiq` are two data sets of posteriordb (BSD-3-Clause, see README.md here).
+Every loader returns a dict of NumPy arrays that can be passed on as the arguments of a model.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EightSchools", "KidIQ", "Mixture", "eight_schools", "kidiq", "paper_mixture"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+COMPONENTS = 5  # K of the paper's simulation
+SEPARATION = 2.0  # the projections of two components' ellipses of this many sd do not overlap
+
+
+class Mixture(TypedDict):
+    """A sample of a two-dimensional Gaussian mixture and the values that generated it."""
+
+    x: FloatArray
+    labels: IntArray
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+
+
+class EightSchools(TypedDict):
+    """Estimated effects of coaching in eight schools, with their standard errors."""
+
+    y: FloatArray
+    sigma: FloatArray
+
+
+class KidIQ(TypedDict):
+    """Test scores of 434 children, with their mothers' education and IQ."""
+
+    kid_score: FloatArray
+    mom_hs: FloatArray
+    mom_iq: FloatArray
+
+
+def paper_mixture(seed: int = 0, n: int = 1000) -> Mixture:
+    """Draw n points of five Gaussians with random means, covariances and assignments.
+
+    This is the simulation study of section 3.4 of the paper (sec:gaussian-study, fig:gmm_2d). The
+    means are drawn again until the components are well separated: along the line that joins two
+    means, their distance is at least 2 (sd_j + sd_k). The same seed gives the same data.
+
+    Shapes, with K = 5: x (n, 2); labels (n,), integers below K; weights (K,); means (K, 2);
+    covariances (K, 2, 2).
+
+    >>> data = paper_mixture(seed=0, n=200)
+    >>> data["x"].shape, data["means"].shape
+    ((200, 2), (5, 2))
+    """
+    if n < COMPONENTS:
+        raise ValueError(f"paper_mixture: n must be at least {COMPONENTS}; got n={n}")
+    random = np.random.default_rng(seed)
+    weights = random.dirichlet(np.full(COMPONENTS, 10.0))
+    covariances = np.stack([_random_covariance(random) for _ in range(COMPONENTS)])
+    means = random.uniform(-8.0, 8.0, (COMPONENTS, 2))
+    while not _separated(means, covariances):
+        means = random.uniform(-8.0, 8.0, (COMPONENTS, 2))
+    labels = random.choice(COMPONENTS, size=n, p=weights)
+    noise = random.standard_normal((n, 2))
+    x = means[labels] + np.einsum("nij,nj->ni", np.linalg.cholesky(covariances)[labels], noise)
+    return Mixture(x=x, labels=labels, weights=weights, means=means, covariances=covariances)
+
+
+def eight_schools() -> EightSchools:
+    """Estimated coaching effects y and standard errors sigma of eight schools (Rubin, 1981).
+
+    Shapes: y (8,), sigma (8,).
+
+    >>> eight_schools()["y"]
+    array([28.,  8., -3.,  7., -1.,  1., 18., 12.])
+    """
+    columns = _read("eight_schools.json")
+    return EightSchools(y=columns["y"], sigma=columns["sigma"])
+
+
+def kidiq() -> KidIQ:
+    """Cognitive test scores of children and two facts about their mothers (Gelman and Hill, 2007).
+
+    `kid_score` is the child's score, `mom_hs` is 1 if the mother finished high school and 0
+    otherwise, `mom_iq` is the mother's IQ. Shapes: (434,) each.
+
+    >>> kidiq()["kid_score"].mean().round(2)
+    np.float64(86.8)
+    """
+    columns = _read("kidiq.json")
+    return KidIQ(kid_score=columns["kid_score"], mom_hs=columns["mom_hs"], mom_iq=columns["mom_iq"])
+
+
+def _random_covariance(random: np.random.Generator) -> FloatArray:
+    """Draw R diag(sd^2) R', with a uniform rotation R and sd between 0.4 and 1.4, shape (2, 2)."""
+    angle = random.uniform(0.0, np.pi)
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    scales = random.uniform(0.4, 1.4, 2)
+    covariance: FloatArray = rotation @ np.diag(scales**2) @ rotation.T
+    return covariance
+
+
+def _separated(means: FloatArray, covariances: FloatArray) -> bool:
+    """Whether every two components are at least SEPARATION (sd_j + sd_k) apart."""
+    for j in range(len(means)):
+        for k in range(j):
+            gap = means[j] - means[k]
+            distance = np.linalg.norm(gap)
+            u = gap / distance
+            spread = sum(np.sqrt(u @ covariances[i] @ u) for i in (j, k))
+            if distance < SEPARATION * spread:
+                return False
+    return True
+
+
+def _read(name: str) -> dict[str, Any]:
+    """The columns of a bundled JSON file as float64 arrays."""
+    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return {key: np.asarray(value, np.float64) for key, value in json.loads(text).items()}

@@ -1,0 +1,251 @@
+"""Discrete factors: categories and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln, logsumexp
+from numpyro.distributions import Distribution
+
+from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
+
+__all__ = ["Categorical", "Multinomial", "Poisson"]
+
+
+def _weighted(mean: Array, log: Array) -> Array:
+    """The product mean * log with 0 * -inf = 0."""
+    return mean * jnp.where((mean == 0) & ~jnp.isfinite(log), 0, log)
+
+
+def _centred(logits: Array) -> Array:
+    """Logits less their largest, so that differences of huge logits keep their digits."""
+    return logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+
+
+def _log_softmax(logits: Array) -> Array:
+    centred = _centred(logits)
+    return centred - logsumexp(centred, axis=-1, keepdims=True)
+
+
+def _log_ratio(mean: Array, log_q: Array, log_p: Array) -> Array:
+    """The product mean * (log_q - log_p), zero where the mean is zero."""
+    zero = mean == 0
+    return mean * (jnp.where(zero, 0, log_q) - jnp.where(zero, 0, log_p))
+
+
+@dataclass(frozen=True)
+class Categorical(ExponentialFamily):
+    """Category numbers z in 0..K-1 with statistics 1[z = k] (the c_i of eq:gmm-mf-family).
+
+    Natural indicator = logits, shape `batch_shape` + (K,), free up to a constant per batch element
+    and -inf allowed; eq:gmm-z-update2 sets them. `dim` is K.
+
+    >>> Categorical((), 2).mean({"indicator": jnp.zeros(2)})["indicator"].tolist()
+    [0.5, 0.5]
+    """
+
+    dim: int
+
+    name: ClassVar[str] = "Categorical"
+    statistic_names: ClassVar[tuple[str, ...]] = ("indicator",)
+
+    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the indicators."""
+        return {"indicator": (*self.batch_shape, self.dim)}
+
+    def statistics(self, values: Mapping[str, Array]) -> Mean:
+        """1[z = k]."""
+        return {"indicator": jax.nn.one_hot(values["z"], self.dim, dtype=float)}
+
+    def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
+        """A = log sum_k exp(logit_k)."""
+        return logsumexp(natural["indicator"], axis=-1)
+
+    def mean(self, natural: Mapping[str, Array]) -> Mean:
+        """The probabilities, softmax of the logits."""
+        return {"indicator": jax.nn.softmax(natural["indicator"], axis=-1)}
+
+    def natural(self, mean: Mapping[str, Array]) -> Natural:
+        """The logarithms of the probabilities: the logits whose A is 0."""
+        return {"indicator": jnp.log(mean["indicator"])}
+
+    def inner(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
+        """<natural, mean> with 0 * -inf = 0."""
+        return jnp.sum(_weighted(mean["indicator"], natural["indicator"]), axis=-1)
+
+    def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
+        """-sum_k p_k log p_k, exact for logits of any size."""
+        p, centred = mean["indicator"], _centred(natural["indicator"])
+        weighted = p * jnp.where(p > 0, centred, 0)
+        return logsumexp(centred, axis=-1) - jnp.sum(weighted, axis=-1)
+
+    def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
+        """sum_k q_k log(q_k / p_k)."""
+        log_q = _log_softmax(natural_q["indicator"])
+        log_p = _log_softmax(natural_p["indicator"])
+        return jnp.sum(_log_ratio(jnp.exp(log_q), log_q, log_p), axis=-1)
+
+    def sample(
+        self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
+    ) -> Values:
+        """Draws of z, integers."""
+        logits = natural["indicator"]
+        return {"z": jax.random.categorical(key, logits, shape=shape + self.batch_shape)}
+
+    def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
+        """Categorical(logits)."""
+        return {"z": dist.Categorical(logits=natural["indicator"])}
+
+    def in_domain(self, natural: Mapping[str, Array]) -> Array:
+        """No NaN, no +inf, and some logit above -inf."""
+        return jnp.isfinite(jnp.max(natural["indicator"], axis=-1))
+
+    def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
+        """All categories equally likely."""
+        return self._full({"indicator": 0.0})
+
+
+@dataclass(frozen=True)
+class Multinomial(ExponentialFamily):
+    """Counts x of K = `dim` categories that sum to `total` (an extra, shape `batch_shape`).
+
+    Natural count = logits, shape `batch_shape` + (K,); base measure h(x) = prod_k 1/x_k!.
+    """
+
+    dim: int
+
+    name: ClassVar[str] = "Multinomial"
+    statistic_names: ClassVar[tuple[str, ...]] = ("count",)
+    extra_names: ClassVar[tuple[str, ...]] = ("total",)
+
+    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the counts."""
+        return {"count": (*self.batch_shape, self.dim)}
+
+    def statistics(self, values: Mapping[str, Array]) -> Mean:
+        """The counts themselves."""
+        return {"count": _as_float(values["x"])}
+
+    def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
+        """A = total * log sum_k exp(logit_k) - log total!."""
+        total = natural["total"].astype(natural["count"].dtype)
+        return total * logsumexp(natural["count"], axis=-1) - gammaln(total + 1)
+
+    def mean(self, natural: Mapping[str, Array]) -> Mean:
+        """Expected counts total * softmax(logits)."""
+        logits = natural["count"]
+        total = natural["total"].astype(logits.dtype)
+        return {"count": total[..., None] * jax.nn.softmax(logits, axis=-1)}
+
+    def natural(self, mean: Mapping[str, Array]) -> Natural:
+        """The log proportions of the expected counts, and their sum as `total`."""
+        total = jnp.sum(mean["count"], axis=-1)
+        empty = total == 0
+        share = mean["count"] / jnp.where(empty, 1, total)[..., None]
+        logits = jnp.log(jnp.where(empty[..., None], 1 / self.dim, share))
+        return {"count": logits, "total": total}
+
+    def inner(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
+        """<natural, mean> with 0 * -inf = 0."""
+        return jnp.sum(_weighted(mean["count"], natural["count"]), axis=-1)
+
+    def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
+        """The categorical entropy times total, less log total! (relative to h)."""
+        total = natural["total"].astype(natural["count"].dtype)
+        log_p = _log_softmax(natural["count"])
+        return -jnp.sum(_weighted(mean["count"], log_p), axis=-1) - gammaln(total + 1)
+
+    def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
+        """The divergence of one category times the total, which q and p share."""
+        log_q, log_p = _log_softmax(natural_q["count"]), _log_softmax(natural_p["count"])
+        return jnp.sum(_log_ratio(self.mean(natural_q)["count"], log_q, log_p), axis=-1)
+
+    def sample(
+        self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
+    ) -> Values:
+        """Draws of the counts, integers."""
+        p = jax.nn.softmax(natural["count"], axis=-1)
+        total = natural["total"].astype(p.dtype)
+        shape = (*shape, *self.batch_shape, self.dim)
+        counts = jax.random.multinomial(key, total, p, shape=shape, dtype=p.dtype)
+        return {"x": counts.astype(int)}
+
+    def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
+        """Multinomial(total, logits); NumPyro needs totals that are known, not traced."""
+        return {"x": dist.Multinomial(natural["total"].astype(int), logits=natural["count"])}
+
+    def in_domain(self, natural: Mapping[str, Array]) -> Array:
+        """As for the categorical, with total >= 0."""
+        return jnp.isfinite(jnp.max(natural["count"], axis=-1)) & (natural["total"] >= 0)
+
+    def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
+        """All categories equally likely."""
+        return {**self._full({"count": 0.0}), **self._extras(extras)}
+
+
+@dataclass(frozen=True)
+class Poisson(ExponentialFamily):
+    """Counts x with natural count = log rate, shape `batch_shape`, and h(x) = 1/x!."""
+
+    name: ClassVar[str] = "Poisson"
+    statistic_names: ClassVar[tuple[str, ...]] = ("count",)
+
+    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the counts."""
+        return {"count": self.batch_shape}
+
+    def statistics(self, values: Mapping[str, Array]) -> Mean:
+        """The counts themselves."""
+        return {"count": _as_float(values["x"])}
+
+    def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
+        """A = rate."""
+        return jnp.exp(natural["count"])
+
+    def mean(self, natural: Mapping[str, Array]) -> Mean:
+        """The rate."""
+        return {"count": jnp.exp(natural["count"])}
+
+    def natural(self, mean: Mapping[str, Array]) -> Natural:
+        """The logarithm of the rate."""
+        return {"count": jnp.log(mean["count"])}
+
+    def inner(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
+        """<natural, mean> with 0 * -inf = 0."""
+        return _weighted(mean["count"], natural["count"])
+
+    def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
+        """rate_q log(rate_q / rate_p) - rate_q + rate_p."""
+        log_q, log_p = natural_q["count"], natural_p["count"]
+        rate = jnp.exp(log_q)
+        return _log_ratio(rate, log_q, log_p) - rate + jnp.exp(log_p)
+
+    def sample(
+        self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
+    ) -> Values:
+        """Draws of the counts, integers."""
+        rate = jnp.exp(natural["count"])
+        return {"x": jax.random.poisson(key, rate, shape + self.batch_shape)}
+
+    def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
+        """Poisson(rate)."""
+        return {"x": dist.Poisson(jnp.exp(natural["count"]))}
+
+    def in_domain(self, natural: Mapping[str, Array]) -> Array:
+        """A finite rate."""
+        return jnp.isfinite(jnp.exp(natural["count"]))
+
+    def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
+        """Rate 1."""
+        return self._full({"count": 0.0})
+
+
+def _as_float(x: Array) -> Array:
+    """Counts in a floating type; floating counts as they are."""
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)

@@ -1,0 +1,233 @@
+"""From a model to the terms of log p(x, z): one scalar value per site.
+
+The program is traced once into a jaxpr that yields each site's distribution parameters; the jaxpr
+is interpreted with latent sites as atoms and data as (traced) constants, and each site's density
+template is applied to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex
+from numpyro.distributions import constraints
+
+from lowerbound.joint.densities import TEMPLATES
+from lowerbound.joint.interpret import interpret
+from lowerbound.joint.terms import Array, Atom, Constant, Factor, Label, Term
+from lowerbound.joint.value import (
+    Operand,
+    Poison,
+    Value,
+    add,
+    atom_value,
+    broadcast,
+    lift,
+    times,
+    total,
+)
+from lowerbound.model import Model, Site
+
+
+@dataclass(frozen=True)
+class Latent:
+    """What the derivation needs to know of a latent site."""
+
+    name: str
+    shape: tuple[int, ...]
+    domain: str
+    support_values: np.ndarray | None = None
+
+    def value(self) -> Value:
+        """The site as a value: sum_k v_k 1[z=k] when discrete, else itself."""
+        if self.support_values is None:
+            return atom_value(Atom(self.name, domain=self.domain), self.shape)
+        count = len(self.support_values)
+        atom = Atom(self.name, "indicator", float(count), "discrete")
+        indicator = atom_value(atom, self.shape)
+        (term,) = indicator.terms
+        category = Label(count)
+        factor = Factor(atom, (*term.latents[0].index, category))
+        support = Factor(Constant(np.asarray(self.support_values)), (category,))
+        return replace(indicator, terms=(Term(1.0, (support,), (factor,)),))
+
+
+@dataclass(frozen=True)
+class Program:
+    """The traced program: a jaxpr of parameters, and how to read its outputs."""
+
+    jaxpr: jex.ClosedJaxpr
+    outputs: Any  # PyTreeDef of {site: {"parameters": ..., "value": ..., ...}}
+    static: dict[str, dict[str, Any]]
+    latents: tuple[Latent, ...]
+    data_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A latent site tied to data by an observed Delta: its value, what it must equal."""
+
+    site: str
+    value: Value | Poison
+    observed: Value
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """log p as one scalar value (or poison) per site, and the hard constraints."""
+
+    densities: dict[str, Value | Poison]
+    constraints: tuple[Constraint, ...]
+
+
+def latent_of(site: Site) -> Latent:
+    return Latent(site.name, site.shape, domain_of(site), site.support_values)
+
+
+_DOMAINS = (
+    (constraints.real, "real"),
+    (constraints.real_vector, "real"),
+    (constraints.real_matrix, "real"),
+    (constraints.positive, "positive"),
+    (constraints.nonnegative, "positive"),
+    (constraints.unit_interval, "unit"),
+    (constraints.simplex, "simplex"),
+    (constraints.positive_definite, "matrix"),
+    (constraints.nonnegative_integer, "count"),
+)
+
+
+def domain_of(site: Site) -> str:
+    """The kind of set a latent site lives in, which decides the functions that may act on it."""
+    support = site.support
+    while isinstance(support, type(constraints.independent(constraints.real, 1))):
+        support = support.base_constraint
+    if site.support_values is not None:
+        return "discrete"
+    for constraint, domain in _DOMAINS:
+        if type(support) is type(constraint):
+            return domain
+    if isinstance(support, type(constraints.interval(0.0, 1.0))):
+        bounds = (support.lower_bound, support.upper_bound)
+        if all(not isinstance(b, jax.core.Tracer) for b in bounds):
+            low, high = map(np.asarray, bounds)
+            if (low == 0.0).all() and (high == 1.0).all():
+                return "unit"
+    return "other"
+
+
+def trace_program(model: Model, data: Mapping[str, Any]) -> Program:
+    """Trace the parameters of every site's density as functions of latents and data."""
+    latents = tuple(latent_of(site) for site in model.latent.values())
+    static: dict[str, dict[str, Any]] = {}
+    names = tuple(data)
+
+    def outputs(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        collected: dict[str, dict[str, Any]] = {}
+        for name, density in model.run(values, arrays).items():
+            kind = type(density.distribution).__name__
+            record: dict[str, Any] = {}
+            fixed: dict[str, Any] = {
+                "kind": kind,
+                "batch_shape": density.batch_shape,
+                "event_shape": density.event_shape,
+                "reinterpreted": density.reinterpreted,
+            }
+            if kind == "Delta":
+                record["v"] = density.distribution.v
+                record["log_density"] = density.distribution.log_density
+                record["value"] = density.value
+            elif kind in TEMPLATES:
+                parameters = TEMPLATES[kind].parameters(density.distribution)
+                fixed["strings"] = {k: v for k, v in parameters.items() if isinstance(v, str)}
+                record["parameters"] = {
+                    k: v for k, v in parameters.items() if not isinstance(v, str)
+                }
+                record["value"] = density.value
+            else:
+                record["log_prob"] = density.distribution.log_prob(density.value)
+            for part in ("mask", "scale"):
+                extra = getattr(density, part)
+                if extra is None or isinstance(extra, bool | int | float):
+                    fixed[part] = extra
+                else:
+                    record[part] = extra
+            collected[name] = record
+            static[name] = fixed
+        return collected
+
+    shapes = {
+        site.name: jax.ShapeDtypeStruct(
+            site.shape, np.dtype(int) if site.support_values is not None else np.dtype(float)
+        )
+        for site in model.latent.values()
+    }
+    arrays = {name: jax.ShapeDtypeStruct(np.shape(a), a.dtype) for name, a in data.items()}
+    closed, out_shape = jax.make_jaxpr(outputs, return_shape=True)(shapes, arrays)
+    return Program(closed, jax.tree.structure(out_shape), static, latents, names)
+
+
+def derive(
+    program: Program, data: Mapping[str, Array], weights: Mapping[str, tuple[int, Array]] = {}
+) -> Derivation:
+    """Interpret the program on the given (traced) data.
+
+    `weights` multiplies the log density of a site along one batch axis: site -> (axis, array).
+    """
+    values = {latent.name: latent.value() for latent in program.latents}
+    # The jaxpr's inputs are flattened dictionaries, which JAX sorts by key.
+    inputs: list[Operand] = [values[name] for name in sorted(values)]
+    inputs += [data[name] for name in sorted(program.data_names)]
+    flat = interpret(program.jaxpr, inputs)
+    records = jax.tree.unflatten(program.outputs, flat)
+    densities: dict[str, Value | Poison] = {}
+    found: list[Constraint] = []
+    for name, record in records.items():
+        fixed = program.static[name]
+        if fixed["kind"] == "Delta":
+            found.append(Constraint(name, _value(record["v"]), lift(record["value"])))
+            value: Operand = record["log_density"]
+        elif "log_prob" in record:
+            value = record["log_prob"]
+        else:
+            template = TEMPLATES[fixed["kind"]]
+            value = template.density(
+                record["value"], **record["parameters"], **fixed.get("strings", {})
+            )
+        densities[name] = _summed(value, record, fixed, weights.get(name))
+    return Derivation(densities, tuple(found))
+
+
+def _value(operand: Operand) -> Value | Poison:
+    return operand if isinstance(operand, Poison) else lift(operand)
+
+
+def _summed(
+    value: Operand,
+    record: Mapping[str, Operand],
+    fixed: Mapping[str, Any],
+    weight: tuple[int, Array] | None,
+) -> Value | Poison:
+    """Broadcast to the site's batch, apply mask, scale and weight, and sum."""
+    batch, event = fixed["batch_shape"], fixed["event_shape"]
+    shape = batch + event[: fixed["reinterpreted"]]
+    if fixed.get("mask") is False:
+        return lift(0.0)
+    if not isinstance(value, Poison):
+        (value,) = broadcast([lift(value)], shape)
+    for part in ("mask", "scale"):
+        extra: Operand | None = record.get(part)
+        if extra is None and part == "scale" and fixed.get(part) is not None:
+            extra = float(fixed[part])
+        if extra is not None:
+            value = times(value, extra)
+    if weight is not None:
+        axis, array = weight
+        spread = [1] * len(shape)
+        spread[axis] = len(array)
+        value = times(value, array.reshape(spread))
+    return total(add(value, 0.0))

@@ -1,0 +1,282 @@
+"""energy(statistics) = E_q[log p(x, z)], exact and compiled; all later stages see only this.
+
+Constants are contracted once, outside the loop: labels that occur in constants alone vanish (X'X,
+X'y, counts). What is left of each term is an einsum of a few arrays and statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as JaxArray
+
+from lowerbound.joint.blocks import Block, Read, private_labels
+from lowerbound.joint.statistics import Entry
+from lowerbound.joint.terms import (
+    Array,
+    Gather,
+    Index,
+    Label,
+    Term,
+    align,
+    array_key,
+    is_static,
+    labels_of,
+    take,
+    unique,
+)
+from lowerbound.joint.value import contract
+
+Statistics = tuple[dict[str, JaxArray], ...]  # one dictionary per block, by block number
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """A constant array of the compressed data, by number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Summand:
+    """coefficient * product of stored constants * product of statistics, summed to a scalar."""
+
+    site: str
+    coefficient: float
+    constants: tuple[tuple[int, tuple[Label, ...]], ...]
+    reads: tuple[Read, ...]
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        return frozenset(read.block for read in self.reads)
+
+
+class Store:
+    """Collects the constant arrays that a derivation leaves, each once."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.known: dict[object, int] = {}
+
+    def put(self, array: Array) -> int:
+        key = array_key(array)
+        if key not in self.known:
+            self.known[key] = len(self.arrays)
+            self.arrays.append(array)
+        return self.known[key]
+
+
+class UnreadableError(Exception):
+    """A term whose factors of one block are no statistic of it."""
+
+    def __init__(self, entry: Entry, block: Block) -> None:
+        self.entry, self.block = entry, block
+
+
+def compile_terms(
+    entries: Sequence[Entry], blocks: Sequence[Block], store: Store
+) -> tuple[Summand, ...]:
+    """Read every term through the blocks' statistics, merge like terms, store the constants."""
+    owner = {site: block for block in blocks for site in block.sites}
+    groups: dict[object, list[tuple[Entry, list[Read]]]] = {}
+    for entry in entries:
+        if any(f.atom.function == "logfactorial" for f in entry.term.latents):
+            continue  # the base measure h(z), which the entropy leaves out as well
+        reads = _reads(entry, owner)
+        key, renamed = _canonical(entry, reads)
+        groups.setdefault(key, []).append(renamed)
+    summands: list[Summand] = []
+    for group in groups.values():
+        summands += _merged(group, store)
+    return tuple(summands)
+
+
+def _reads(entry: Entry, owner: Mapping[str, Block]) -> list[Read]:
+    by_block: dict[int, list[Any]] = {}
+    for factor in entry.term.latents:
+        by_block.setdefault(owner[factor.atom.site].number, []).append(factor)
+    reads: list[Read] = []
+    blocks = {block.number: block for block in owner.values()}
+    for number, factors in by_block.items():
+        found = blocks[number].read(factors, private_labels(entry.term, factors))
+        if found is None:
+            raise UnreadableError(entry, blocks[number])
+        reads += found
+    return sorted(reads, key=lambda read: (read.block, read.statistic, read.slices))
+
+
+def _canonical(entry: Entry, reads: list[Read]) -> tuple[object, tuple[Entry, list[Read]]]:
+    """A key that like terms share, whatever their labels are called."""
+    number: dict[Label, int] = {}
+
+    def name(index: Index) -> object:
+        for label in labels_of(index):
+            number.setdefault(label, len(number))
+        if isinstance(index, Label):
+            return number[index]
+        return (array_key(index.array), tuple(number[label] for label in index.labels))
+
+    key = (
+        entry.site,
+        tuple(
+            (r.block, r.statistic, r.slices, r.shape, tuple(name(i) for i in r.index))
+            for r in reads
+        ),
+    )
+    return key, (entry, reads)
+
+
+def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand]:
+    (first, reads), *others = group
+    labels = unique(labels_of(i) for r in reads for i in r.index)
+    parts = [_compressed(first.term, set(labels))]
+    for entry, own in others:
+        theirs = unique(labels_of(i) for r in own for i in r.index)
+        rename = dict(zip(theirs, labels, strict=True))
+        compressed = _compressed(entry.term, set(theirs))
+        parts.append(
+            [(array, tuple(rename[label] for label in span)) for array, span in compressed]
+        )
+    coefficients = [entry.term.coefficient for entry, _ in group]
+    stored = tuple(_stored(read, store) for read in reads)
+    simple = [len(part) <= 1 for part in parts]
+    spans = [set(part[0][1]) if part else set() for part in parts]
+    widest = max(spans, key=len)
+    summands: list[Summand] = []
+    merge = [i for i in range(len(parts)) if simple[i] and spans[i] <= widest]
+    if len(merge) == 1 or not simple[spans.index(widest)]:
+        merge = []
+    if merge:
+        order = tuple(label for label in labels if label in widest)
+        total: Array = np.zeros(())
+        for i in merge:
+            array, span = parts[i][0] if parts[i] else (np.ones(()), ())
+            total = total + coefficients[i] * align(array, span, order)  # type: ignore[operator]
+        constants = ((store.put(total), order),) if np.ndim(total) or not is_static(total) else ()
+        coefficient = 1.0 if constants else float(total)  # type: ignore[arg-type]
+        summands.append(Summand(first.site, coefficient, constants, stored))
+    for i in range(len(parts)):
+        if i not in merge:
+            constants = tuple((store.put(array), span) for array, span in parts[i])
+            summands.append(Summand(first.site, coefficients[i], constants, stored))
+    return [s for s in summands if s.coefficient != 0.0]
+
+
+def _stored(read: Read, store: Store) -> Read:
+    """The read with traced index arrays replaced by their slots."""
+    index = tuple(
+        Gather(Slot(store.put(i.array)), i.labels)  # type: ignore[arg-type]
+        if isinstance(i, Gather) and not is_static(i.array)
+        else i
+        for i in read.index
+    )
+    return replace(read, index=index)
+
+
+def _compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, ...]]]:
+    """Constants with the labels that only they carry summed out, and no outer product formed."""
+    parts = [
+        ([factor], set(unique(labels_of(i) for i in factor.index))) for factor in term.constants
+    ]
+    joined = True
+    while joined:  # factors that share a label to be summed go into one contraction
+        joined = False
+        for i in range(len(parts)):
+            for j in range(i + 1, len(parts)):
+                if (parts[i][1] & parts[j][1]) - kept:
+                    parts[i] = (parts[i][0] + parts[j][0], parts[i][1] | parts[j][1])
+                    del parts[j]
+                    joined = True
+                    break
+            if joined:
+                break
+    arrays: list[tuple[Array, tuple[Label, ...]]] = []
+    for factors, span in parts:
+        output = tuple(
+            label
+            for label in unique(labels_of(i) for f in factors for i in f.index)
+            if label in kept and label in span
+        )
+        arrays.append((contract(factors, output), output))
+    arrays.sort(key=lambda part: -len(part[1]))
+    nested: list[tuple[Array, tuple[Label, ...]]] = []
+    for array, span in arrays:  # a factor on fewer labels multiplies one on more
+        for number, (other, wide) in enumerate(nested):
+            if set(span) <= set(wide):
+                nested[number] = (other * align(array, span, wide), wide)  # type: ignore[operator]
+                break
+        else:
+            nested.append((array, span))
+    return nested
+
+
+# --------------------------------------------------------------------------------------------------
+# Evaluation
+
+
+def evaluate(summand: Summand, arrays: Sequence[JaxArray], statistics: Statistics) -> JaxArray:
+    """The value of one summand: an einsum to a scalar."""
+    flat: list[Any] = []
+    number: dict[Label, int] = {}
+
+    def place(array: Any, labels: Sequence[Label]) -> None:
+        for label in labels:
+            number.setdefault(label, len(number))
+        flat.extend([array, [number[label] for label in labels]])
+
+    for slot, labels in summand.constants:
+        place(arrays[slot], labels)
+    for read in summand.reads:
+        array = read.view(statistics[read.block])
+        if all(isinstance(i, Label) for i in read.index):
+            place(array, read.index)  # type: ignore[arg-type]
+            continue
+        index = tuple(
+            Gather(arrays[i.array.number], i.labels)
+            if isinstance(i, Gather) and isinstance(i.array, Slot)
+            else i
+            for i in read.index
+        )
+        place(*take(array, index))
+    if not flat:
+        return jnp.asarray(summand.coefficient)
+    return summand.coefficient * jnp.einsum(*flat, [])
+
+
+def energy(
+    summands: Sequence[Summand], arrays: Sequence[JaxArray], statistics: Statistics
+) -> JaxArray:
+    """E_q[log p] of the given summands (eq:elbo, first term)."""
+    return sum((evaluate(s, arrays, statistics) for s in summands), start=jnp.zeros(()))
+
+
+def gradient(
+    summands: Sequence[Summand],
+    arrays: Sequence[JaxArray],
+    statistics: Statistics,
+    block: int,
+) -> dict[str, JaxArray]:
+    """d energy / d mean parameters of one block: its optimal natural parameters (eq:optimal-qj)."""
+    mine = [s for s in summands if block in s.blocks]
+
+    def partial(own: dict[str, JaxArray]) -> JaxArray:
+        replaced = (*statistics[:block], own, *statistics[block + 1 :])
+        return energy(mine, arrays, replaced)
+
+    raw = jax.grad(partial)(statistics[block])
+    return {name: _symmetric(name, array, statistics[block]) for name, array in raw.items()}
+
+
+def _symmetric(name: str, array: JaxArray, statistics: Mapping[str, JaxArray]) -> JaxArray:
+    """Matrix statistics are symmetric, so only the symmetric part of their gradient matters."""
+    matrix = name in ("xx", "matrix") or (
+        name == "pxx" and array.ndim > statistics["px"].ndim
+    )
+    return 0.5 * (array + jnp.swapaxes(array, -1, -2)) if matrix else array
+
+

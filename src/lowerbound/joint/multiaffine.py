@@ -1,0 +1,230 @@
+"""A model as a multi-affine function of the statistics of its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.errors import Residual
+from lowerbound.joint.blocks import Block
+from lowerbound.joint.coupling import Restriction, restriction, separate
+from lowerbound.joint.derive import Derivation, Latent, Program, derive, trace_program
+from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
+from lowerbound.joint.statistics import Entry, Misfit, find_blocks
+from lowerbound.joint.terms import Array
+from lowerbound.joint.value import Poison, sites_of
+from lowerbound.model import Model
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the derivation decided, without the data: blocks, summands, residuals."""
+
+    blocks: tuple[Block, ...]
+    summands: tuple[Summand, ...]
+    residuals: tuple[Residual, ...]
+
+    def block_of(self, site: str) -> Block:
+        return next(block for block in self.blocks if site in block.sites)
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """log p(x, z) in multi-affine form.
+
+    `compress(data)` contracts the data once into the arrays that `energy` and `gradient` need;
+    `extras` in the blocks and slots in the summands are positions in that tuple.
+    """
+
+    model: Model
+    program: Program
+    structure: Structure
+    compress: Callable[[Mapping[str, Any]], tuple[jax.Array, ...]]
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return self.structure.blocks
+
+    @property
+    def summands(self) -> tuple[Summand, ...]:
+        return self.structure.summands
+
+
+def multi_affine(
+    model: Model,
+    partition: Sequence[Sequence[str]] | None = None,
+    weighted: Mapping[str, int] | None = None,
+) -> Joint:
+    """Derive the multi-affine form of a model (paper section 4.1, complete conditionals).
+
+    `partition` forces blocks; `weighted` (site -> batch axis) adds an argument "weights" to the
+    data, one number per row of that axis, which multiplies the site's log density.
+    """
+    data = dict(model.arguments.data)
+    program = trace_program(model, data)
+    found: dict[str, Structure] = {}
+
+    def contract(arrays: Mapping[str, Array]) -> tuple[jax.Array, ...]:
+        weights = {site: (axis, arrays["weights"]) for site, axis in (weighted or {}).items()}
+        derivation = derive(program, {k: arrays[k] for k in data}, weights)
+        store = Store()
+        found["structure"] = _structure(model, program, derivation, store, partition)
+        return tuple(jnp.asarray(array) for array in store.arrays)
+
+    shapes = {k: jax.ShapeDtypeStruct(np.shape(a), a.dtype) for k, a in data.items()}
+    if weighted:
+        rows = next(model_rows(model, site, axis) for site, axis in weighted.items())
+        shapes["weights"] = jax.ShapeDtypeStruct((rows,), np.dtype(float))
+    compress = jax.jit(contract)
+    jax.eval_shape(compress, shapes)
+    return Joint(model, program, found["structure"], compress)
+
+
+def model_rows(model: Model, site: str, axis: int) -> int:
+    return next(s.batch_shape[axis] for s in model.sites if s.name == site)
+
+
+def _structure(
+    model: Model,
+    program: Program,
+    derivation: Derivation,
+    store: Store,
+    partition: Sequence[Sequence[str]] | None,
+) -> Structure:
+    latents = {latent.name: latent for latent in program.latents}
+    entries: list[Entry] = []
+    residuals: list[Residual] = []
+    for site, value in derivation.densities.items():
+        if isinstance(value, Poison):
+            residuals.append(_from_poison(model, latents, site, value))
+        else:
+            entries += [Entry(site, term) for term in value.terms]
+    restrictions, unusable = _restrictions(model, derivation, latents)
+    residuals += unusable
+    entries, coupled = separate(entries, latents)
+    fixed = {r.latent: (r.kind, r.settings) for r in restrictions}
+    blocks, misfits = find_blocks(entries, latents, fixed, partition, coupled)
+    misfits += _base_measure_misfits(entries)
+    residuals += [_from_misfit(model, latents, misfit) for misfit in misfits]
+    if residuals:
+        return Structure(tuple(blocks), (), _unique(residuals))
+    blocks = [_with_extras(block, restrictions, store) for block in blocks]
+    try:
+        summands = compile_terms(entries, blocks, store)
+    except UnreadableError as error:
+        return Structure(tuple(blocks), (), (_from_unreadable(model, latents, error),))
+    return Structure(tuple(blocks), summands, ())
+
+
+def _with_extras(block: Block, restrictions: Sequence[Restriction], store: Store) -> Block:
+    for r in restrictions:
+        if r.latent in block.sites:
+            return replace(block, extras={k: store.put(a) for k, a in r.extras.items()})
+    return block
+
+
+def _restrictions(
+    model: Model, derivation: Derivation, latents: Mapping[str, Latent]
+) -> tuple[list[Restriction], list[Residual]]:
+    usable: list[Restriction] = []
+    unusable: list[Residual] = []
+    for constraint in derivation.constraints:
+        outcome = restriction(constraint, latents)
+        if isinstance(outcome, Restriction):
+            usable.append(outcome)
+            continue
+        sites = sorted(sites_of(constraint.value))
+        site = next(s for s in model.sites if s.name == constraint.site)
+        unusable.append(
+            Residual(constraint.site, tuple(sites), "an observed Delta", outcome, site.where)
+        )
+    return usable, unusable
+
+
+def _base_measure_misfits(entries: Sequence[Entry]) -> list[Misfit]:
+    """log z! of a latent count must enter once, as -log z!, to be the base measure."""
+    misfits = []
+    for entry in entries:
+        counts = [f for f in entry.term.latents if f.atom.function == "logfactorial"]
+        plain = len(entry.term.latents) == 1 and not entry.term.constants
+        if counts and not (plain and entry.term.coefficient == -1.0):
+            site = counts[0].atom.site
+            misfits.append(Misfit(site, entry.site, f"log {site}!", "it is not a plain count"))
+    return misfits
+
+
+# --------------------------------------------------------------------------------------------------
+# Residuals, in words
+
+
+_STATISTICS = {
+    "positive": ("Gamma", "log {z}, {z}"),
+    "unit": ("Beta", "log {z}, log(1 - {z})"),
+    "simplex": ("Dirichlet", "log {z}"),
+    "matrix": ("Wishart", "{z}, log|{z}|"),
+    "discrete": ("Categorical", "1[{z} = k]"),
+    "count": ("Poisson", "{z}"),
+}
+
+
+def _family_text(latent: Latent) -> tuple[str, str]:
+    if latent.domain == "real":
+        if latent.shape:
+            return "MultivariateNormal", f"{latent.name}, {latent.name} {latent.name}'"
+        return "Normal", f"{latent.name}, {latent.name}^2"
+    family, pattern = _STATISTICS.get(latent.domain, ("no closed-form factor", "none"))
+    return family, pattern.format(z=latent.name)
+
+
+def _from_poison(
+    model: Model, latents: Mapping[str, Latent], site: str, poison: Poison
+) -> Residual:
+    record = next(s for s in model.sites if s.name == site)
+    order = [name for name in latents if name in poison.sites]
+    operation = f"{poison.operation}({', '.join(order)})"
+    family, statistics = _family_text(latents[order[0]]) if order else ("", "")
+    return Residual(
+        site=site,
+        latents=tuple(order),
+        operation=operation,
+        reason=poison.reason,
+        where=poison.where or record.where,
+        family=family,
+        statistics=statistics,
+        left_over=operation,
+    )
+
+
+def _from_misfit(model: Model, latents: Mapping[str, Latent], misfit: Misfit) -> Residual:
+    record = next(s for s in model.sites if s.name == misfit.site)
+    family, statistics = _family_text(latents[misfit.latent])
+    return Residual(
+        site=misfit.site,
+        latents=(misfit.latent,),
+        operation=misfit.left_over,
+        reason=misfit.reason,
+        where=record.where,
+        family=family,
+        statistics=statistics,
+        left_over=misfit.left_over,
+    )
+
+
+def _from_unreadable(
+    model: Model, latents: Mapping[str, Latent], error: UnreadableError
+) -> Residual:
+    sites = error.block.sites
+    factors = [str(f.atom) for f in error.entry.term.latents if f.atom.site in sites]
+    product = " * ".join(factors)
+    reason = f"no factor of {', '.join(sites)} has the statistic {product}"
+    misfit = Misfit(sites[0], error.entry.site, product, reason)
+    return _from_misfit(model, latents, misfit)
+
+
+def _unique(residuals: Sequence[Residual]) -> tuple[Residual, ...]:
+    return tuple(dict.fromkeys(residuals))

@@ -1,0 +1,221 @@
+"""Rules for arithmetic and elementwise primitives, by primitive name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from lowerbound.joint import static
+from lowerbound.joint.terms import Array, Factor, Term, is_static
+from lowerbound.joint.value import (
+    Operand,
+    Poison,
+    Value,
+    add,
+    elementwise,
+    exponential,
+    logarithm,
+    power,
+    times,
+)
+
+Outcome = Value | Poison
+
+
+def _on_constants(name: str, function: Callable[..., Any]) -> Callable[..., Array]:
+    """The primitive on constant arrays: NumPy where all are static, else the `lax` function."""
+
+    def apply(*arrays: Array) -> Array:
+        if all(map(is_static, arrays)) and name in static.NUMPY:
+            return np.asarray(static.NUMPY[name](*arrays, aval=_Like(arrays)))
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        dtype = np.result_type(*(a.dtype for a in arrays))
+        same = [np.asarray(a) if is_static(a) else a for a in arrays]
+        cast = [lax.convert_element_type(lax.broadcast(a, ()), dtype) for a in same]
+        result: Array = function(*(_spread(a, shape) for a in cast))
+        return result
+
+    return apply
+
+
+class _Like:
+    def __init__(self, arrays: tuple[Array, ...]) -> None:
+        self.dtype = np.result_type(*(a.dtype for a in arrays))
+
+
+def _spread(array: Any, shape: tuple[int, ...]) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.broadcast_to(array, shape)
+
+
+def _opaque(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
+    """A function that passes inside indicators and is known on constants alone."""
+    on_constants = _on_constants(name, function)
+
+    def rule(*operands: Operand, **_: Any) -> Outcome:
+        return elementwise(name, on_constants, operands)
+
+    return rule
+
+
+def _subtract(a: Operand, b: Operand, **_: Any) -> Outcome:
+    return add(a, times(b, -1.0))
+
+
+def _divide(a: Operand, b: Operand, *, aval: Any, **_: Any) -> Outcome:
+    if np.issubdtype(aval.dtype, np.integer):
+        return elementwise("div", _on_constants("div", lax.div), [a, b])
+    return times(a, power(b, -1.0))
+
+
+def _pow(base: Operand, exponent: Operand, **_: Any) -> Outcome:
+    if isinstance(exponent, np.ndarray) and exponent.size and np.ptp(exponent) == 0:
+        return power(base, float(exponent.flat[0]))
+    return elementwise("pow", _on_constants("pow", lax.pow), [base, exponent])
+
+
+def _log1p(a: Operand, **_: Any) -> Outcome:
+    return logarithm(add(1.0, a))
+
+
+def _expm1(a: Operand, **_: Any) -> Outcome:
+    return add(exponential(a), -1.0)
+
+
+def _cast(a: Operand, *, aval: Any, **_: Any) -> Outcome:
+    """Casting to a float, or between integers, keeps the value; rounding a latent does not."""
+    if np.issubdtype(aval.dtype, np.floating):
+        return add(a, 0.0)
+    if _is_integral(a):
+        return add(a, 0.0)
+    return elementwise(
+        "convert_element_type", lambda x: x.astype(aval.dtype), [a]
+    )
+
+
+def _is_integral(a: Operand) -> bool:
+    """Whether every latent in the value is a count or an indicator with a unit coefficient."""
+    if not isinstance(a, Value):
+        return False
+    return all(
+        f.atom.domain in ("discrete", "count") or f.atom.function == "step"
+        for term in a.terms
+        for f in term.latents
+    )
+
+
+def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
+    """select_n(p, a, b) = (1 - p) a + p b for p in {0, 1}, constant or an indicator."""
+
+    def on_constants(*arrays: Array) -> Array:
+        if all(map(is_static, arrays)):
+            return np.asarray(static.NUMPY["select_n"](*arrays))
+        import jax.numpy as jnp
+
+        chosen: Array = jnp.where(arrays[0].astype(bool), arrays[2], arrays[1])
+        return chosen
+
+    def inner(p: Value, a: Value, b: Value) -> Outcome:
+        return add(_masked(a, add(1.0, times(p, -1.0))), _masked(b, p))
+
+    if len(cases) != 2:
+        return elementwise("select_n", on_constants, [which, *cases])
+    return elementwise("where", on_constants, [which, *cases], inner)
+
+
+def _masked(value: Value, mask: Outcome) -> Outcome:
+    """mask * value, with constants set to zero where the mask is, even if they are not finite."""
+    if value.is_constant and isinstance(mask, Value) and mask.is_constant:
+
+        def zeroed(array: Array, keep: Array) -> Array:
+            import jax.numpy as jnp
+
+            where = np.where if is_static(array) and is_static(keep) else jnp.where
+            return where(keep.astype(bool), array, 0.0)
+
+        return elementwise("where", zeroed, [value, mask])
+    return times(value, mask)
+
+
+def _compare(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
+    """Comparison with a fixed threshold is a step function of a real latent."""
+    on_constants = _on_constants(name, function)
+    flipped = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+
+    def rule(a: Operand, b: Operand, **_: Any) -> Outcome:
+        def inner(x: Value, y: Value) -> Outcome | None:
+            if name in flipped:
+                for left, right, op in ((x, y, name), (y, x, flipped[name])):
+                    step = _step(left, right, op)
+                    if step is not None:
+                        return step
+            return None
+
+        return elementwise(name, on_constants, [a, b], inner)
+
+    return rule
+
+
+def _step(latent: Value, threshold: Value, operation: str) -> Value | None:
+    if len(latent.terms) != 1 or len(threshold.terms) > 1:
+        return None
+    (term,) = latent.terms
+    if term.constants or term.coefficient not in (1.0, -1.0) or len(term.latents) != 1:
+        return None
+    if threshold.terms and (threshold.terms[0].constants or threshold.terms[0].latents):
+        return None
+    (factor,) = term.latents
+    if factor.atom.domain != "real" or factor.atom.function != "power":
+        return None
+    if factor.atom.parameter != 1.0:
+        return None
+    level = threshold.terms[0].coefficient if threshold.terms else 0.0
+    above = (operation in ("gt", "ge")) == (term.coefficient > 0)
+    atom = replace(factor.atom, function="step", parameter=level * term.coefficient)
+    step = Term(1.0, (), (Factor(atom, factor.index),))
+    if above:
+        return replace(latent, terms=(step,))
+    return replace(latent, terms=(Term(1.0), replace(step, coefficient=-1.0)))
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b, **_: add(a, b),
+    "add_any": lambda a, b, **_: add(a, b),
+    "sub": _subtract,
+    "mul": lambda a, b, **_: times(a, b),
+    "neg": lambda a, **_: times(a, -1.0),
+    "div": _divide,
+    "integer_pow": lambda a, *, y, **_: power(a, float(y)),
+    "square": lambda a, **_: power(a, 2.0),
+    "sqrt": lambda a, **_: power(a, 0.5),
+    "rsqrt": lambda a, **_: power(a, -0.5),
+    "pow": _pow,
+    "log": lambda a, **_: logarithm(a),
+    "log1p": _log1p,
+    "exp": lambda a, **_: exponential(a),
+    "expm1": _expm1,
+    "convert_element_type": _cast,
+    "copy": lambda a, **_: add(a, 0.0),
+    "copy_p": lambda a, **_: add(a, 0.0),
+    "stop_gradient": lambda a, **_: add(a, 0.0),
+    "select_n": _select,
+    **{
+        name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
+    },
+    **{
+        name: _opaque(name, getattr(lax, function))
+        for name, function in {
+            "abs": "abs", "sign": "sign", "max": "max", "min": "min", "floor": "floor",
+            "ceil": "ceil", "rem": "rem", "and": "bitwise_and", "or": "bitwise_or",
+            "not": "bitwise_not", "is_finite": "is_finite", "logistic": "logistic",
+            "tanh": "tanh", "sin": "sin", "cos": "cos", "erf": "erf", "erfc": "erfc",
+            "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "atan2": "atan2",
+            "exp2": "exp2", "cbrt": "cbrt", "clamp": "clamp",
+        }.items()
+    },
+}  # fmt: skip

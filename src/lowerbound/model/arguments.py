@@ -1,0 +1,163 @@
+"""Splitting a call's arguments into data arrays and everything else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
+
+from lowerbound.errors import ArgumentError, DataTypeError
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How the arguments of one call of the model split into data and everything else.
+
+    Array leaves of one or more dimensions are the data, keyed by readable argument name ("x",
+    "covariates['age']"). Scalars, strings, None and lists of numbers stay as they are. `missing`
+    holds, for each `numpy.ma.MaskedArray` argument with masked entries, its mask; those entries
+    are filled with a value that occurs in the array.
+    """
+
+    data: dict[str, np.ndarray]
+    missing: dict[str, np.ndarray]
+    none: tuple[str, ...] = ()
+    leaves: tuple[Any, ...] = field(default=(), repr=False)
+    names: tuple[str | None, ...] = field(default=(), repr=False)
+    structure: PyTreeDef | None = field(default=None, repr=False)
+
+    def call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with the given, possibly traced, arrays put back."""
+        leaves = [
+            leaf if name is None else data[name]
+            for leaf, name in zip(self.leaves, self.names, strict=True)
+        ]
+        args, kwargs = tree_unflatten(self.structure, leaves)
+        return args, kwargs
+
+    def replace(self, data: Mapping[str, np.ndarray]) -> Arguments:
+        """The same call with other data arrays."""
+        return Arguments(
+            {**self.data, **data},
+            self.missing,
+            self.none,
+            self.leaves,
+            self.names,
+            self.structure,
+        )
+
+
+def split_arguments(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Arguments:
+    """Find the data among the arguments of `function(*args, **kwargs)`."""
+    roots, none = _argument_names(function, args, kwargs)
+    flat, structure = tree_flatten_with_path((args, dict(kwargs)), is_leaf=_is_leaf)
+    data: dict[str, np.ndarray] = {}
+    missing: dict[str, np.ndarray] = {}
+    leaves: list[Any] = []
+    names: list[str | None] = []
+    for path, leaf in flat:
+        name = _name(path, roots)
+        if not _is_data(leaf):
+            leaves.append(leaf)
+            names.append(None)
+            continue
+        data[name], mask = _as_data(name, leaf)
+        if mask is not None:
+            missing[name] = mask
+        leaves.append(None)
+        names.append(name)
+    return Arguments(data, missing, none, tuple(leaves), tuple(names), structure)
+
+
+def _argument_names(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Readable names of the positional arguments, and the names of arguments that are None."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return [f"args[{i}]" for i in range(len(args))], ()
+    model = getattr(function, "__name__", type(function).__name__)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(
+            f"The arguments do not fit the model {model}{signature}: {error}.\n"
+            "Pass the model's own arguments to fit, as you would to the model itself."
+        ) from error
+    bound.apply_defaults()
+    names: list[str] = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{name}[{i}]" for i in range(len(args) - len(names))]
+        elif parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            names.append(name)
+    none = tuple(name for name, value in bound.arguments.items() if value is None)
+    return names, none
+
+
+def _name(path: tuple[Any, ...], roots: list[str]) -> str:
+    """Readable name of a leaf: the path starts with 0 (args) or 1 (kwargs), then the argument."""
+    in_kwargs = getattr(path[0], "idx", 0) == 1
+    root = path[1].key if in_kwargs else roots[path[1].idx]
+    return f"{root}{keystr(path[2:])}"
+
+
+def _is_pandas(leaf: Any) -> bool:
+    return type(leaf).__module__.split(".")[0] == "pandas" and hasattr(leaf, "to_numpy")
+
+
+def _is_leaf(node: Any) -> bool:
+    return node is None or isinstance(node, np.ndarray) or _is_pandas(node)
+
+
+def _is_data(leaf: Any) -> bool:
+    if _is_pandas(leaf):
+        return True
+    if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
+        return False
+    return not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The array of a data leaf (floats in double precision) and the mask of missing entries."""
+    if _is_pandas(leaf):
+        leaf = _from_pandas(leaf)
+    mask = None
+    if isinstance(leaf, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(leaf)
+        array = np.array(leaf.data)
+        if mask.all() and array.size:
+            raise ArgumentError(
+                f"Argument '{name}' has no observed entry: all {array.size} of shape "
+                f"{array.shape} are masked.\nExpected at least one. Drop the argument, or pass "
+                "None to make its site latent."
+            )
+        if mask.any():
+            array[mask] = array[~mask][0]
+        else:
+            mask = None
+    else:
+        array = np.asarray(leaf)
+    if jnp.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float64, copy=False)
+    elif array.dtype.kind not in "biu":
+        raise DataTypeError(name, str(array.dtype), array.shape)
+    return array, mask
+
+
+def _from_pandas(frame: Any) -> np.ndarray:
+    dtypes = [frame.dtype] if hasattr(frame, "dtype") else list(frame.dtypes)
+    array = np.asarray(frame.to_numpy())
+    if array.dtype == object and all(dtype.kind in "biuf" for dtype in dtypes):
+        # Nullable columns hold pandas.NA: NaN here, which validation then names.
+        array = np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+    return array

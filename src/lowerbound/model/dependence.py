@@ -1,0 +1,89 @@
+"""Which inputs of a jaxpr each output depends on, and evaluating a few of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+Inputs = frozenset[int]
+
+# Call-like primitives whose inner jaxpr has the equation's own inputs and outputs.
+_CALLS = {
+    "jit",
+    "pjit",
+    "closed_call",
+    "core_call",
+    "remat",
+    "checkpoint",
+    "custom_jvp_call",
+    "custom_vjp_call",
+}
+
+
+def dependence(jaxpr: Jaxpr) -> list[Inputs]:
+    """For each output the set of input positions it depends on (loops: coarsely, all of them)."""
+    known: dict[Any, Inputs] = {v: frozenset([i]) for i, v in enumerate(jaxpr.invars)}
+
+    def of(atom: Any) -> Inputs:
+        return frozenset() if isinstance(atom, Literal) else known.get(atom, frozenset())
+
+    for equation in jaxpr.eqns:
+        inputs = [of(atom) for atom in equation.invars]
+        inner = _inner(equation)
+        if inner is None:
+            everything = frozenset[int]().union(*inputs)
+            outputs = [everything] * len(equation.outvars)
+        else:
+            outputs = [
+                frozenset[int]().union(*(inputs[i] for i in positions))
+                for positions in dependence(inner)
+            ]
+        known.update(zip(equation.outvars, outputs, strict=True))
+    return [of(atom) for atom in jaxpr.outvars]
+
+
+def _inner(equation: Any) -> Jaxpr | None:
+    if equation.primitive.name not in _CALLS:
+        return None
+    for name in ("jaxpr", "call_jaxpr"):
+        inner = equation.params.get(name)
+        if inner is not None:
+            inner = getattr(inner, "jaxpr", inner)
+            if len(inner.invars) == len(equation.invars):
+                return inner  # type: ignore[no-any-return]
+    return None
+
+
+def restrict(closed: ClosedJaxpr, outputs: Sequence[int]) -> ClosedJaxpr:
+    """The jaxpr of some outputs only, without the equations they do not need."""
+    jaxpr = closed.jaxpr
+    wanted = [jaxpr.outvars[i] for i in outputs]
+    needed = {atom for atom in wanted if not isinstance(atom, Literal)}
+    equations = []
+    for equation in reversed(jaxpr.eqns):
+        if any(v in needed for v in equation.outvars):
+            equations.append(equation)
+            needed.update(atom for atom in equation.invars if not isinstance(atom, Literal))
+    return ClosedJaxpr(jaxpr.replace(eqns=equations[::-1], outvars=wanted), closed.consts)
+
+
+def evaluator(
+    closed: ClosedJaxpr, outputs: Sequence[int]
+) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+    """Some outputs as a function of the inputs.
+
+    It compiles once, only what these outputs need, and nothing when they are inputs or constants.
+    """
+    part = restrict(closed, outputs)
+    function = jaxpr_as_fun(part)
+    if part.jaxpr.eqns:
+        function = jax.jit(function)
+
+    def evaluate(inputs: Sequence[Any]) -> list[np.ndarray]:
+        return [np.asarray(value) for value in function(*inputs)]
+
+    return evaluate

@@ -1,0 +1,215 @@
+"""Running a NumPyro program under handlers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, TracebackType
+from typing import Any
+
+import jax
+import numpyro
+from numpyro import handlers
+from numpyro.distributions import ImproperUniform, biject_to
+from numpyro.primitives import Messenger
+
+from lowerbound.errors import DuplicateSiteError, UnsupportedModelError
+from lowerbound.model.density import strip
+
+Message = dict[str, Any]
+
+# Frames inside these belong to the machinery, not to the user's model.
+_INTERNAL = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (numpyro.__file__, jax.__file__, __file__)
+)
+_INTERNAL_FILES = (contextlib.__file__, functools.__file__)
+
+
+def execute(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *messengers: Messenger,
+) -> dict[str, Message]:
+    """Run the program once, validation off; returns its messages by site name.
+
+    The messengers are entered in order, so the last one is nearest to the program.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(numpyro.validation_enabled(False))
+        messages = stack.enter_context(handlers.trace())
+        for messenger in messengers:
+            stack.enter_context(messenger)
+        function(*args, **kwargs)
+    return dict(messages)
+
+
+def python_values(wanted: bool) -> contextlib.AbstractContextManager[None]:
+    """Let the program compute with concrete arrays at once, so that it can branch on them.
+
+    Under a JAX trace even `jnp.sum(x)` of a constant is staged out, and `if` on it fails.
+    """
+    if wanted:
+        return jax.ensure_compile_time_eval()
+    return contextlib.nullcontext()
+
+
+class Inspector(Messenger):  # type: ignore[misc]
+    """Notes the line of every site; rejects what the analysis cannot express."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.where: dict[str, str] = {}
+
+    def process_message(self, msg: Message) -> None:
+        """Note the site's line, or reject the message."""
+        kind, name = msg["type"], msg.get("name", "")
+        if kind in ("sample", "deterministic"):
+            here = user_line(sys._getframe(1))
+            if name in self.where:
+                raise DuplicateSiteError(name, self.where[name], here)
+            self.where[name] = here
+        elif kind == "param" and msg["value"] is None:
+            raise UnsupportedModelError(
+                f"Site '{name}' is a numpyro.param   ({user_line(sys._getframe(1))}).\n"
+                "Expected latent variables with priors. Give it a prior with numpyro.sample, or "
+                f"fix it: numpyro.handlers.substitute(model, data={{'{name}': value}})."
+            )
+        elif kind == "plate":
+            size, subsample_size = msg["args"]
+            if subsample_size is not None and subsample_size != size:
+                raise UnsupportedModelError(
+                    f"Plate '{name}' subsamples {subsample_size} of {size} rows   "
+                    f"({user_line(sys._getframe(1))}).\n"
+                    "Expected the whole plate: drop subsample_size, the library does the "
+                    "subsampling itself."
+                )
+
+
+class PriorDraw(Messenger):  # type: ignore[misc]
+    """Draws the latent sites, and marks each draw as depending on the random key.
+
+    A flat prior has no draws: its site takes a standard normal on the unconstrained space. The
+    mark (an optimization barrier, which leaves values alone) lets a reader of the jaxpr see that a
+    site is random even where its draw is not, as for `Delta`.
+    """
+
+    def __init__(self, key: jax.Array) -> None:
+        super().__init__()
+        self.key = key
+
+    def process_message(self, msg: Message) -> None:
+        """Give a latent site a draw."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            self.key, msg["value"] = jax.random.split(self.key)
+        if msg["type"] == "control_flow" and msg["kwargs"]["rng_key"] is None:
+            self.key, msg["kwargs"]["rng_key"] = jax.random.split(self.key)
+        if msg["type"] != "sample" or msg["value"] is not None:
+            return
+        self.key, key = jax.random.split(self.key)
+        fn = msg["fn"]
+        base = strip(fn).base
+        if isinstance(base, ImproperUniform):
+            value = _unconstrained_draw(fn, base, key)
+        else:
+            value = fn.sample(key, sample_shape=msg["kwargs"]["sample_shape"])
+        marked = jax.lax.optimization_barrier((value, jax.random.key_data(key)))  # type: ignore[no-untyped-call]
+        msg["value"] = marked[0]
+
+
+def _unconstrained_draw(fn: Any, base: ImproperUniform, key: jax.Array) -> jax.Array:
+    transform = biject_to(base.support)
+    # `event_shape` belongs to the base; all else is independent copies of it.
+    event = tuple(base.event_shape)
+    copies = tuple(fn.shape())[: len(fn.shape()) - len(event)]
+    unconstrained = copies + tuple(transform.inverse_shape(event))
+    draw: jax.Array = transform(jax.random.normal(key, unconstrained))
+    return draw
+
+
+class Given(Messenger):  # type: ignore[misc]
+    """Gives every latent site its value; one that is not given is an error, never a draw."""
+
+    def __init__(self, latents: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.latents = latents
+
+    def process_message(self, msg: Message) -> None:
+        """Give a latent site its value."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            msg["value"] = jax.random.key(0)
+        if msg["type"] == "control_flow":
+            msg["kwargs"]["substitute_stack"].append(("substitute", dict(self.latents)))
+        if msg["type"] == "sample" and msg["value"] is None:
+            if msg["name"] not in self.latents:
+                raise KeyError(f"no value given for latent site '{msg['name']}'")
+            msg["value"] = self.latents[msg["name"]]
+
+
+class MaskMissing(Messenger):  # type: ignore[misc]
+    """Takes the missing entries of observed sites out of the log density."""
+
+    def __init__(self, missing: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.missing = missing
+
+    def process_message(self, msg: Message) -> None:
+        """Mask the missing entries of an observed site."""
+        if msg["type"] == "sample" and msg["name"] in self.missing:
+            msg["fn"] = msg["fn"].mask(~self.missing[msg["name"]])
+
+
+# ---------------------------------------------------------------------------------------------
+# Lines of the user's code
+# ---------------------------------------------------------------------------------------------
+
+
+def _is_internal(filename: str) -> bool:
+    return (
+        filename.startswith(_INTERNAL)
+        or filename in _INTERNAL_FILES
+        or filename.startswith("<frozen")
+    )
+
+
+def user_line(frame: FrameType | None) -> str:
+    """The first line up the stack that is the user's, as "model.py:14"."""
+    while frame is not None and _is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return "unknown line"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def error_line(error: BaseException) -> tuple[str, str]:
+    """The user's innermost line that an exception passed through, and its source text."""
+    where, source = "unknown line", ""
+    for frame, line in _frames(error.__traceback__):
+        filename = frame.f_code.co_filename
+        if not _is_internal(filename):
+            where = f"{os.path.basename(filename)}:{line}"
+            source = linecache.getline(filename, line, frame.f_globals).strip()
+    return where, source
+
+
+def error_site(error: BaseException) -> str | None:
+    """The name of the site whose `numpyro.sample` call raised, where one did."""
+    site = None
+    for frame, _ in _frames(error.__traceback__):
+        code = frame.f_code
+        if code.co_name == "sample" and code.co_filename.endswith(
+            os.path.join("numpyro", "primitives.py")
+        ):
+            site = frame.f_locals.get("name")
+    return site

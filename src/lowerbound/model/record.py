@@ -1,0 +1,171 @@
+"""One abstract run of a program: what each site is, and a jaxpr of all its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+from numpyro.distributions import Distribution
+
+from lowerbound.model.arguments import Arguments
+from lowerbound.model.density import broadcast_batch, strip
+from lowerbound.model.dependence import Inputs, dependence, evaluator
+from lowerbound.model.program import Inspector, Message, PriorDraw, execute, python_values
+from lowerbound.model.sites import Plate
+
+_KEY = 0  # position of the random key among the inputs of the jaxpr
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One site of a run; `parameters`, `value`, `mask` and `scale` are positions of outputs."""
+
+    name: str
+    kind: str
+    where: str
+    plates: tuple[Plate, ...]
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    value: int
+    parameters: tuple[int, ...] = ()
+    mask: int | None = None
+    scale: int | None = None
+    base: type[Distribution] | None = None
+    base_event_dim: int = 0
+    rebuild: Callable[[Sequence[Any]], Distribution] | None = None
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether the site is a `numpyro.factor`."""
+        return self.base is not None and self.base.__name__ == "Unit"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The sites of one run and the jaxpr (key, data) -> all parameters, values, masks, scales."""
+
+    entries: tuple[Entry, ...]
+    closed: ClosedJaxpr
+    names: tuple[str, ...]
+    depends: tuple[Inputs, ...]
+
+    def is_random(self, output: int) -> bool:
+        """Whether an output depends on latent values."""
+        return _KEY in self.depends[output]
+
+    def depending_on(self, argument: str) -> list[int]:
+        """The outputs that may depend on a data argument: all, where the program inspects it."""
+        if argument not in self.names:
+            return list(range(len(self.depends)))
+        position = self.names.index(argument) + 1
+        return [output for output, inputs in enumerate(self.depends) if position in inputs]
+
+    def used(self) -> set[str]:
+        """The data arguments whose values reach the density of some site."""
+        reached = frozenset[int]().union(
+            *(
+                self.depends[output]
+                for entry in self.entries
+                if entry.kind != "deterministic"
+                for output in (*entry.parameters, entry.value, entry.mask, entry.scale)
+                if output is not None
+            )
+        )
+        return {name for i, name in enumerate(self.names, start=1) if i in reached}
+
+    def reader(
+        self, outputs: Sequence[int], key: jax.Array
+    ) -> Callable[[Arguments], dict[int, np.ndarray]]:
+        """The numbers of some outputs as a function of the data, compiled once."""
+        evaluate = evaluator(self.closed, outputs)
+
+        def read(arguments: Arguments) -> dict[int, np.ndarray]:
+            inputs = [key, *(arguments.data[name] for name in self.names)]
+            return dict(zip(outputs, evaluate(inputs), strict=True))
+
+        return read
+
+    def filled(self, output: int, filler: int) -> np.ndarray:
+        """An output's constant where it is one, otherwise an array of the filler."""
+        atom = self.closed.jaxpr.outvars[output]
+        if isinstance(atom, Literal):
+            return np.asarray(atom.val)
+        return np.broadcast_to(np.asarray(filler, atom.aval.dtype), atom.aval.shape)
+
+
+def record(
+    function: Callable[..., Any], arguments: Arguments, concrete: Sequence[str], key: jax.Array
+) -> Record:
+    """Run the program once, abstractly: data and latent values are tracers.
+
+    The data named in `concrete` are constants of the program instead.
+    """
+    names = tuple(name for name in arguments.data if name not in concrete)
+    fixed = {name: arguments.data[name] for name in concrete}
+    entries: list[Entry] = []
+
+    def program(key: jax.Array, data: list[Any]) -> list[Any]:
+        inspector = Inspector()
+        args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
+        with python_values(bool(concrete)):
+            messages = execute(function, args, kwargs, inspector, PriorDraw(key))
+        outputs: list[Any] = []
+        entries.clear()
+        for name, message in messages.items():
+            if message["type"] in ("sample", "deterministic"):
+                entries.append(_entry(message, inspector.where[name], outputs))
+        return outputs
+
+    closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
+    return Record(tuple(entries), closed, names, tuple(dependence(closed.jaxpr)))
+
+
+def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:
+    """The static part of a message; its arrays are appended to the outputs."""
+
+    def put(array: Any) -> int:
+        outputs.append(array)
+        return len(outputs) - 1
+
+    name, value = message["name"], message["value"]
+    plates = tuple(
+        Plate(frame.name, frame.size, frame.dim)
+        for frame in sorted(message["cond_indep_stack"], key=lambda frame: int(frame.dim))
+    )
+    if message["type"] == "deterministic":
+        return Entry(name, "deterministic", where, plates, np.shape(value), (), put(value))
+    fn = message["fn"]
+    stripped = strip(fn)
+    leaves, structure = jax.tree.flatten(stripped.base)
+    arrays = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
+    # The record outlives the run: it may hold the leaves that are not numbers, but no tracer.
+    others = {i: leaf for i, leaf in enumerate(leaves) if i not in arrays}
+
+    def rebuild(parameters: Sequence[Any]) -> Distribution:
+        filled = {**others, **dict(zip(arrays, parameters, strict=True))}
+        return jax.tree.unflatten(structure, [filled[i] for i in sorted(filled)])
+
+    mask = None if stripped.mask is None else put(stripped.mask)
+    return Entry(
+        name=name,
+        kind="observed" if message["is_observed"] else "latent",
+        where=where,
+        plates=plates,
+        batch_shape=broadcast_batch(message, where),
+        event_shape=tuple(fn.event_shape),
+        value=put(value),
+        parameters=tuple(put(leaves[i]) for i in arrays),
+        mask=mask,
+        scale=None if message["scale"] is None else put(message["scale"]),
+        base=type(stripped.base),
+        base_event_dim=stripped.base.event_dim,
+        rebuild=rebuild,
+    )
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, bool | int | float | np.ndarray | np.generic | jax.Array)

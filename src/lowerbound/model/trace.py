@@ -1,0 +1,243 @@
+"""From a NumPyro program and its arguments to a Model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import jaxpr_as_fun
+from numpyro.distributions.constraints import Constraint
+
+from lowerbound.errors import ShapeError, UnsupportedModelError
+from lowerbound.model.arguments import Arguments, split_arguments
+from lowerbound.model.dependence import restrict
+from lowerbound.model.missing import missing_masks
+from lowerbound.model.program import error_line, error_site
+from lowerbound.model.record import Entry, Record, record
+from lowerbound.model.sites import Model, Site
+from lowerbound.model.validate import check_data, check_sites, check_support, check_use
+
+# What JAX raises when Python needs the value of a traced array.
+_INSPECTION = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+def trace_model(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Model:
+    """Read the joint density p(z, x) that a NumPyro program states for the given arguments.
+
+    The program runs once, abstractly. Bad input (NaN, impossible observations, shapes that do not
+    fit, ...) is named by argument and position before any work starts.
+
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> def coin(y):
+    ...     p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+    ...     with numpyro.plate("tosses", len(y)):
+    ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
+    >>> model = trace_model(coin, (np.array([1, 0, 1]),))
+    >>> [(site.name, site.kind, site.distribution, site.shape) for site in model.sites]
+    [('p', 'latent', 'Beta', ()), ('y', 'observed', 'BernoulliProbs', (3,))]
+    >>> model.data_plate
+    Plate(name='tosses', size=3, dim=-1)
+    """
+    arguments = split_arguments(function, args, kwargs or {})
+    check_data(arguments)
+    with jax.enable_x64(True):
+        key = jax.random.key(0)
+        found, concrete = _record(function, arguments, key)
+        check_sites(found, arguments)
+        check_use(found, arguments)
+        missing = missing_masks(function, arguments, found, key)
+        sites = _sites(found, missing, arguments, key)
+        return Model(function, arguments, sites, concrete, _prior(found, arguments))
+
+
+# ---------------------------------------------------------------------------------------------
+# The run
+# ---------------------------------------------------------------------------------------------
+
+
+def _record(
+    function: Callable[..., Any], arguments: Arguments, key: Array
+) -> tuple[Record, tuple[str, ...]]:
+    """Run the program; where it inspects data, with as few data arguments fixed as will do."""
+    try:
+        return _wrapped(function, arguments, (), key), ()
+    except _INSPECTION as error:
+        everything = tuple(arguments.data)
+        try:
+            whole = _wrapped(function, arguments, everything, key)
+        except _INSPECTION as again:
+            raise _control_flow(again) from again
+        if not everything:
+            raise _control_flow(error) from error
+    for name in everything if len(everything) > 1 else ():
+        try:
+            return _wrapped(function, arguments, (name,), key), (name,)
+        except _INSPECTION:
+            continue
+    return whole, everything
+
+
+def _wrapped(
+    function: Callable[..., Any], arguments: Arguments, concrete: Sequence[str], key: Array
+) -> Record:
+    try:
+        return record(function, arguments, concrete, key)
+    except _INSPECTION:
+        raise
+    except (TypeError, ValueError, AssertionError) as error:
+        if isinstance(error, ShapeError) or not _is_about_shapes(error):
+            raise
+        where, source = error_line(error)
+        shapes = [f"{name} {array.shape}" for name, array in arguments.data.items()]
+        message = str(error).strip().splitlines()[0].rstrip(".")
+        raise ShapeError.of_line(where, source, error_site(error), message, shapes) from error
+
+
+def _is_about_shapes(error: Exception) -> bool:
+    text = str(error).lower()
+    words = ("incompatible shapes", "broadcast", "contracting dimension", "must have equal shape")
+    more = ("mismatch", "same shape", "got shape", "concatenate")
+    return any(word in text for word in (*words, *more))
+
+
+def _control_flow(error: Exception) -> UnsupportedModelError:
+    where, source = error_line(error)
+    return UnsupportedModelError(
+        "Python control flow, a Python number or a NumPy function depends on a latent value   "
+        f"({where})\n  {source}\n"
+        "Expected operations that JAX can trace: use jnp.where or jax.lax.cond instead of if, "
+        "and jnp functions instead of NumPy's."
+    )
+
+
+def _prior(found: Record, arguments: Arguments) -> Callable[[Array], dict[str, Array]]:
+    """Draws from the prior: the latent values of the recorded run, as a function of the key."""
+    latent = [entry for entry in found.entries if entry.kind == "latent"]
+    outputs = jax.jit(jaxpr_as_fun(restrict(found.closed, [entry.value for entry in latent])))
+    data = [arguments.data[name] for name in found.names]
+
+    def prior(key: Array) -> dict[str, Array]:
+        if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            key = jax.random.wrap_key_data(key)
+        values = outputs(key, *data)
+        return {entry.name: value for entry, value in zip(latent, values, strict=True)}
+
+    return prior
+
+
+# ---------------------------------------------------------------------------------------------
+# The records
+# ---------------------------------------------------------------------------------------------
+
+
+def _sites(
+    found: Record, missing: Mapping[str, np.ndarray], arguments: Arguments, key: Array
+) -> tuple[Site, ...]:
+    """The sites, with supports, after the observations are checked against these."""
+    facts = {e.name: _facts(e, found, {}) for e in found.entries if e.kind != "deterministic"}
+    # What the shapes alone do not decide is computed, all of it in one compilation.
+    wanted: list[int] = []
+    for entry in found.entries:
+        if entry.kind == "observed" and not entry.is_factor:
+            wanted += [entry.value, *([] if entry.mask is None else [entry.mask])]
+        if entry.name in facts and not facts[entry.name].complete:
+            wanted += entry.parameters
+    wanted = [output for output in dict.fromkeys(wanted) if not found.is_random(output)]
+    known = found.reader(wanted, key)(arguments)
+    sites = []
+    for entry in found.entries:
+        site = Site(
+            name=entry.name,
+            kind=entry.kind,  # type: ignore[arg-type]
+            distribution="Deterministic" if entry.base is None else entry.base.__name__,
+            batch_shape=entry.batch_shape,
+            event_shape=entry.event_shape,
+            support=None,
+            plates=entry.plates,
+            where=entry.where,
+            missing=missing.get(entry.name),
+        )
+        if entry.name in facts:
+            fact = facts[entry.name]
+            fact = fact if fact.complete else _facts(entry, found, known)
+            site = dataclasses.replace(
+                site,
+                support=fact.support,
+                support_values=fact.values,
+                categories=None if fact.values is None else len(fact.values),
+            )
+        if site.kind == "observed" and not site.is_factor and entry.value in known:
+            mask = None if entry.mask is None else known.get(entry.mask)
+            if entry.mask is None or mask is not None:
+                check_support(site, entry.base_event_dim, known[entry.value], mask, arguments.data)
+        sites.append(site)
+    return tuple(sites)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Facts:
+    """Support and support points of a site; not complete when its parameters decide them."""
+
+    support: Constraint | None
+    values: np.ndarray | None
+    complete: bool
+
+
+def _facts(entry: Entry, found: Record, known: Mapping[int, np.ndarray]) -> _Facts:
+    """Rebuild the distribution with two different fillers for what is unknown, and compare."""
+    assert entry.rebuild is not None
+    first, second = (
+        entry.rebuild(
+            [known[o] if o in known else found.filled(o, filler) for o in entry.parameters]
+        )
+        for filler in (0, 1)
+    )
+    supports = _support(first), _support(second)
+    decided = _equal_trees(*supports)
+    support = supports[0] if decided else None
+    if entry.kind != "latent" or not getattr(first, "has_enumerate_support", False):
+        return _Facts(support, None, complete=decided)
+    points = _points(first), _points(second)
+    same = points[0] is not None and _equal_trees(*points)
+    return _Facts(support, points[0] if same else None, complete=decided and same)
+
+
+def _support(distribution: Any) -> Constraint | None:
+    try:
+        support: Constraint = distribution.support
+    except (NotImplementedError, AttributeError, TypeError, ValueError):
+        return None
+    return support
+
+
+def _points(distribution: Any) -> np.ndarray | None:
+    """Support points of a scalar finite discrete distribution, in order."""
+    if distribution.event_shape:
+        return None
+    try:
+        return np.asarray(distribution.enumerate_support(expand=False)).reshape(-1)
+    except (NotImplementedError, TypeError, ValueError):
+        return None
+
+
+def _equal_trees(first: Any, second: Any) -> bool:
+    if type(first) is not type(second):
+        return False
+    leaves = jax.tree.leaves(first), jax.tree.leaves(second)
+    return len(leaves[0]) == len(leaves[1]) and all(
+        np.array_equal(a, b) for a, b in zip(*leaves, strict=True)
+    )

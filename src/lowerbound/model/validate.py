@@ -1,0 +1,144 @@
+"""Checks of the data and of the sites, before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpyro.distributions import constraints
+
+from lowerbound.errors import (
+    EmptyDataError,
+    InfiniteDataError,
+    NaNDataError,
+    NoLatentSiteError,
+    NoObservedSiteError,
+    SupportError,
+    UnusedDataError,
+)
+from lowerbound.model.arguments import Arguments
+from lowerbound.model.record import Record
+from lowerbound.model.sites import Site
+
+
+def check_data(arguments: Arguments) -> None:
+    """Data arrays are not empty and hold finite numbers."""
+    for name, array in arguments.data.items():
+        if array.size == 0:
+            raise EmptyDataError(name, array.shape)
+        if array.dtype.kind != "f":
+            continue
+        bad = np.isnan(array)
+        if bad.any():
+            raise NaNDataError(name, _first(bad), int(bad.sum()), array.shape)
+        bad = np.isinf(array)
+        if bad.any():
+            index = _first(bad)
+            raise InfiniteDataError(name, index, float(array[index]), array.shape)
+
+
+def check_sites(found: Record, arguments: Arguments) -> None:
+    """There is something to infer and something to infer it from."""
+    latent = [entry.name for entry in found.entries if entry.kind == "latent"]
+    observed = [entry.name for entry in found.entries if entry.kind == "observed"]
+    if not latent:
+        raise NoLatentSiteError(observed)
+    if not observed:
+        raise NoObservedSiteError(latent, arguments.none)
+
+
+def check_use(found: Record, arguments: Arguments) -> None:
+    """Some site depends on the values of some data argument."""
+    # Values that the program inspects in Python leave no trace in the jaxpr: they count as used.
+    if arguments.data and set(found.names) == set(arguments.data) and not found.used():
+        raise UnusedDataError(tuple(arguments.data))
+
+
+def check_support(
+    site: Site,
+    base_event_dim: int,
+    value: np.ndarray,
+    mask: np.ndarray | None,
+    data: Mapping[str, np.ndarray],
+) -> None:
+    """Every observation that counts is possible under its distribution."""
+    if site.support is None or site.distribution == "ImproperUniform":
+        return
+    try:
+        possible = np.asarray(site.support(value))
+    except (NotImplementedError, TypeError, ValueError):
+        return
+    bad = ~possible
+    if site.missing is not None:
+        # One entry of `missing` per event; `bad` has one per event of the base distribution.
+        inner = len(site.event_shape) - base_event_dim
+        bad = bad & ~site.missing.reshape(site.missing.shape + (1,) * inner)
+    if mask is not None:
+        bad = bad & mask
+    if not bad.any():
+        return
+    index = _first(bad)
+    index = index[max(len(index) - (value.ndim - base_event_dim), 0) :]
+    entry = value[index] if value.ndim >= len(index) else value
+    argument = next(
+        (n for n, a in data.items() if a.shape == value.shape and np.array_equal(a, value)), None
+    )
+    raise SupportError(
+        site.name,
+        site.where,
+        site.distribution,
+        describe(site.support),
+        argument,
+        index,
+        str(np.asarray(entry).tolist()),
+        int(bad.sum()),
+        negative_count=_counts(site.support) and bool(np.any(np.asarray(entry) < 0)),
+    )
+
+
+def describe(support: constraints.Constraint) -> str:
+    """A support in words."""
+    plain = {
+        "Boolean": "0 or 1",
+        "IntegerNonnegative": "the integers 0, 1, 2, ...",
+        "IntegerPositive": "the integers 1, 2, 3, ...",
+        "Positive": "positive numbers",
+        "Nonnegative": "numbers >= 0",
+        "UnitInterval": "the interval (0, 1)",
+        "Simplex": "vectors of numbers >= 0 that sum to 1",
+        "PositiveDefinite": "symmetric positive definite matrices",
+        "CorrCholesky": "Cholesky factors of correlation matrices",
+        "Real": "real numbers",
+    }
+    kind = type(support).__name__.lstrip("_")
+    if kind in plain:
+        return plain[kind]
+    bounds = [getattr(support, f"{side}_bound", None) for side in ("lower", "upper")]
+    low, high = (None if b is None else _range(np.asarray(b)) for b in bounds)
+    if kind == "Multinomial":
+        return f"vectors of integers >= 0 that sum to {high}"
+    whole = "the integers" if "Integer" in kind else "numbers"
+    if low is not None and high is not None:
+        return f"{whole} from {low} to {high}"
+    if low is not None:
+        return f"{whole} above {low}"
+    if high is not None:
+        return f"{whole} below {high}"
+    return kind
+
+
+def _range(bound: np.ndarray) -> str:
+    low, high = bound.min(), bound.max()
+    return f"{low:g}" if low == high else f"({low:g} to {high:g}, by entry)"
+
+
+def _counts(support: constraints.Constraint) -> bool:
+    kind = type(support).__name__
+    lower = getattr(support, "lower_bound", None)
+    return kind in ("_IntegerNonnegative", "_Multinomial") or (
+        "Integer" in kind and lower is not None and bool(np.all(np.asarray(lower) == 0))
+    )
+
+
+def _first(bad: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(bad)[0])

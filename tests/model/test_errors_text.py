@@ -1,0 +1,112 @@
+"""The full text of the errors that later stages raise."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowerbound import errors
+
+SOFTPLUS = errors.Residual(
+    site="y",
+    latents=("w",),
+    operation="softplus(w)",
+    reason="not a monomial",
+    where="model.py:14",
+    family="MultivariateNormal",
+    statistics="w, w w'",
+    left_over="softplus(w)",
+)
+
+
+def test_not_conjugate():
+    error = errors.NotConjugateError([SOFTPLUS])
+    assert error.residuals == (SOFTPLUS,)
+    assert str(error) == (
+        "CAVI needs log p to be affine in the statistics of every latent site.\n"
+        "  Site 'w' enters site 'y' through softplus(w)   (model.py:14)\n"
+        "  statistics of MultivariateNormal: w, w w';  left over: softplus(w)\n"
+        "No fallback for such terms exists yet in this version: rewrite the model with conjugate "
+        "pieces or an explicit auxiliary variable."
+    )
+
+
+def test_the_remedy_is_an_attribute():
+    class Later(errors.NotConjugateError):
+        remedy = "Use method=\"auto\" (exact elsewhere, quadrature or Monte Carlo for 'w')."
+
+    assert str(Later([SOFTPLUS])).endswith("\n" + Later.remedy)
+
+
+def test_not_conjugate_without_a_family_gives_the_reason():
+    residual = errors.Residual("y", ("a", "b"), "sort(...)", "no rule for sort", "model.py:3")
+    assert "\n".join(str(errors.NotConjugateError([residual])).splitlines()[1:3]) == (
+        "  Sites 'a', 'b' enter site 'y' through sort(...)   (model.py:3)\n  no rule for sort"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            errors.ZeroVarianceError("x", 2, 1.5),
+            "Column 2 of 'x' has zero variance: every entry is 1.5.\n"
+            "Expected values that vary. Drop the column, or give its scale a fixed value.",
+        ),
+        (
+            errors.ZeroVarianceError("y", None, 0.0),
+            "Argument 'y' has zero variance: every entry is 0.\n"
+            "Expected values that vary. Drop the column, or give its scale a fixed value.",
+        ),
+        (
+            errors.TooManyComponentsError("K", 7, 5),
+            "K = 7 components for 5 rows of data.\n"
+            "Expected at most one component per row. Use K <= 5.",
+        ),
+        (
+            errors.ReservedNameError("seed", "mixture"),
+            "The model mixture has an argument 'seed', a name that fit keeps for itself.\n"
+            "Fix it beforehand, functools.partial(model, seed=...), or rename the argument.",
+        ),
+        (
+            errors.BlockError(["a", "b"], "three statistics", "model.py:9"),
+            "No factor q for 'a', 'b': three statistics   (model.py:9).\n"
+            "Rewrite the model so that each site has one conjugate role.",
+        ),
+        (
+            errors.CertificateError(1.5, 2.5),
+            "The derived form of log p(x, z) is 1.5 at a draw from the prior; NumPyro's log "
+            "density is 2.5.\n"
+            "Expected equality up to rounding. This is a fault of the derivation, not of the "
+            "model: please report it with the model.",
+        ),
+        (
+            errors.DecreasingBoundError(-1.0, -2.0, 3),
+            "The ELBO fell from -1.0 to -2.0 nats in sweep 3.\n"
+            "Expected a coordinate sweep never to lower it. This is a fault or a loss of "
+            "precision: the fit is not reported as converged.",
+        ),
+        (
+            errors.ConvergenceWarning("1000 sweeps"),
+            "The fit stopped before it converged: 1000 sweeps.\n"
+            "Raise the limit, or loosen tolerance.",
+        ),
+    ],
+)
+def test_texts(error, text):
+    assert str(error) == text
+
+
+def test_a_falling_bound_is_an_error_and_a_warning_with_one_text():
+    values = (-1.0, -2.0, 3)
+    assert str(errors.DecreasingBoundWarning(*values)) == str(errors.DecreasingBoundError(*values))
+    assert issubclass(errors.DecreasingBoundWarning, UserWarning)
+    assert issubclass(errors.ConvergenceWarning, UserWarning)
+
+
+def test_every_error_is_exported():
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert classes == set(errors.__all__)

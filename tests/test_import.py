@@ -1,0 +1,32 @@
+"""Importing lowerbound is cheap and leaves no trace."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import lowerbound
+
+PROBE = """
+import json, sys
+import jax
+before = {name: repr(value) for name, value in jax.config.values.items()}
+import lowerbound
+after = {name: repr(value) for name, value in jax.config.values.items()}
+print(json.dumps({
+    "heavy": sorted({"arviz", "matplotlib", "pandas", "sklearn"} & set(sys.modules)),
+    "config": sorted(name for name in before if before[name] != after[name]),
+    "arrays": len(jax.live_arrays()),
+}))
+"""
+
+
+def test_import_is_light_and_changes_no_global_state() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"heavy": [], "config": [], "arrays": 0}
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert lowerbound.__version__ == version("lowerbound")
