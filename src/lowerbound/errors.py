@@ -352,9 +352,10 @@ class CertificateError(LowerboundError):
         )
 
 
-def _decrease(before: float, after: float, sweep: int) -> str:
+def _decrease(before: float, after: float, sweep: int, sites: Sequence[str]) -> str:
+    cause = f", when the block of {_names(sites)} was updated" if sites else ""
     return (
-        f"The ELBO fell from {before!r} to {after!r} nats in sweep {sweep}.\n"
+        f"The ELBO fell from {before!r} to {after!r} nats in sweep {sweep}{cause}.\n"
         "Expected a coordinate sweep never to lower it. This is a fault or a loss of precision: "
         "the fit is not reported as converged."
     )
@@ -363,15 +364,15 @@ def _decrease(before: float, after: float, sweep: int) -> str:
 class DecreasingBoundError(LowerboundError):
     """A coordinate sweep lowered the ELBO beyond rounding."""
 
-    def __init__(self, before: float, after: float, sweep: int) -> None:
-        super().__init__(_decrease(before, after, sweep))
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
 
 
 class DecreasingBoundWarning(UserWarning):
     """A coordinate sweep lowered the ELBO beyond rounding (at run time a warning)."""
 
-    def __init__(self, before: float, after: float, sweep: int) -> None:
-        super().__init__(_decrease(before, after, sweep))
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
 
 
 class ConvergenceWarning(UserWarning):

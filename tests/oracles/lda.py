@@ -12,7 +12,8 @@ from tests.oracles.expectations import Step
 def trajectory(w, present, start, V: int, eta: float, alpha: float) -> Iterator[Step]:
     """The sweeps from point topics and proportions: phi, gamma, lambda (eq:lda_phi and on).
 
-    Words (docs, words) where `present` is False are no part of the model.
+    Words (docs, words) where `present` is False are no part of the model: they add nothing to
+    the ELBO, and their topics are reported as NaN.
     """
     log_beta, log_theta = np.log(start["beta"]), np.log(start["theta"].reshape(len(w), -1))
     words = np.eye(V)[w] * present[..., None]
@@ -27,7 +28,7 @@ def trajectory(w, present, start, V: int, eta: float, alpha: float) -> Iterator[
             - ex.dirichlet_kl(gamma, np.array(alpha)) - ex.dirichlet_kl(lam, np.array(eta))
         )  # fmt: skip
         sites = {
-            "z": phi,
+            "z": np.where(present[..., None], phi, np.nan),
             "theta": ex.dirichlet_moments(gamma),
             "beta": ex.dirichlet_moments(lam),
         }

@@ -11,11 +11,11 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution, Gamma, TransformedDistribution, constraints
-from numpyro.distributions.transforms import PowerTransform
+from numpyro.distributions.transforms import PowerTransform, Transform
 
 from lowerbound.family import interval
 
-__all__ = ["InverseWishart", "PowerGamma", "SharedScaleStudentT", "TruncatedNormal"]
+__all__ = ["InverseWishart", "PowerGamma", "SharedScaleStudentT", "SiteAxes", "TruncatedNormal"]
 
 
 class InverseWishart(dist.InverseWishart):  # type: ignore[misc]
@@ -203,3 +203,57 @@ class TruncatedNormal(Distribution):  # type: ignore[misc]
         """Var x."""
         t = interval.tilted(*self._arguments())
         return self.scale**2 * (t.second - t.first**2)
+
+
+class SiteAxes(Transform):  # type: ignore[misc]
+    """Put the axes of a packed value (batch, then a vector) in a site's own order.
+
+    `order` lists the site's axes as they are packed; the packed value has shape `packed`.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], order: tuple[int, ...], packed: tuple[int, ...]
+    ) -> None:
+        self.shape, self.order, self.packed = tuple(shape), tuple(order), tuple(packed)
+
+    @property
+    def domain(self) -> Any:
+        """Arrays of the packed shape."""
+        return constraints.independent(constraints.real, len(self.packed))
+
+    @property
+    def codomain(self) -> Any:
+        """Arrays of the site's shape."""
+        return constraints.independent(constraints.real, len(self.shape))
+
+    def __call__(self, x: Array) -> Array:
+        """Packed value to site value."""
+        lead = x.shape[: x.ndim - len(self.packed)]
+        unpacked = x.reshape((*lead, *(self.shape[a] for a in self.order)))
+        back = [len(lead) + self.order.index(a) for a in range(len(self.order))]
+        return jnp.transpose(unpacked, (*range(len(lead)), *back))
+
+    def _inverse(self, y: Array) -> Array:
+        lead = y.shape[: y.ndim - len(self.shape)]
+        forth = [len(lead) + a for a in self.order]
+        return jnp.transpose(y, (*range(len(lead)), *forth)).reshape((*lead, *self.packed))
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
+        """Zero: entries are only moved."""
+        return jnp.zeros(x.shape[: x.ndim - len(self.packed)], x.dtype)
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the site value for a packed value of `shape`."""
+        return (*shape[: len(shape) - len(self.packed)], *self.shape)
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the packed value for a site value of `shape`."""
+        return (*shape[: len(shape) - len(self.shape)], *self.packed)
+
+    def tree_flatten(self) -> tuple[tuple[()], Any]:
+        """No arrays; shapes are static."""
+        static = {"shape": self.shape, "order": self.order, "packed": self.packed}
+        return (), ((), static)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SiteAxes) and vars(self) == vars(other)

@@ -77,12 +77,14 @@ def _mills(x: Array) -> tuple[Array, Array, Array]:
 
 def _quadrature(slope: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Integrals of 1, y, y^2 against exp(-slope y - y^2/2) over [low, high], Gauss-Legendre."""
-    total = first = second = jnp.zeros_like(slope)
-    for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
-        y = (high + low) / 2 + node * (high - low) / 2
-        mass = weight / 2 * (high - low) * jnp.exp(-y * (slope + y / 2))
-        total, first, second = total + mass, first + mass * y, second + mass * y * y
-    return total, first, second
+    middle, half, slope = (
+        ((high + low) / 2)[..., None],
+        ((high - low) / 2)[..., None],
+        slope[..., None],
+    )
+    y = middle + half * jnp.asarray(_NODES, slope.dtype)
+    mass = half * jnp.asarray(_WEIGHTS, slope.dtype) * jnp.exp(-y * (slope + y / 2))
+    return jnp.sum(mass, axis=-1), jnp.sum(mass * y, axis=-1), jnp.sum(mass * y * y, axis=-1)
 
 
 def _cases(natural_x: Array, natural_x2: Array, lower: Array, upper: Array) -> _Cases:
@@ -117,8 +119,7 @@ def tilted(natural_x: Array, natural_x2: Array, lower: Array, upper: Array) -> T
     narrow = _quadrature(jnp.where(c.narrow, c.slope, 0), -half, half)
 
     x, w = jnp.where(c.tail, c.slope, 0), jnp.where(c.tail, c.width, 1)
-    ratio, g, gk = _mills(x)
-    ratio_end, g_end, gk_end = _mills(x + w)
+    (ratio, ratio_end), (g, g_end), (gk, gk_end) = _mills(jnp.stack([x, x + w]))
     beyond = jnp.exp(-w * (x + w / 2)) * ratio_end
     rho = beyond / (ratio - beyond)
     tail = (
@@ -129,8 +130,10 @@ def tilted(natural_x: Array, natural_x2: Array, lower: Array, upper: Array) -> T
 
     straddles = ~c.narrow & ~c.tail
     near, far = jnp.where(straddles, c.near, 1), jnp.where(straddles, c.far, -1)
-    mass = ndtr(near) - ndtr(far)
-    at_near, at_far = (jnp.exp(-t * t / 2 - _LOG_ROOT_TWO_PI) / mass for t in (near, far))
+    ends = jnp.stack([near, far])
+    below = ndtr(ends)
+    mass = below[0] - below[1]
+    at_near, at_far = jnp.exp(-ends * ends / 2 - _LOG_ROOT_TWO_PI) / mass
     straddle = (
         jnp.log(mass) + _LOG_ROOT_TWO_PI,
         at_near - at_far,
@@ -166,8 +169,8 @@ def draw(uniform: Array, natural_x: Array, natural_x2: Array, lower: Array, uppe
 
     # Tail: log P(Y > y) is concave, and Newton from the right of the root is monotone.
     x, w = jnp.where(c.tail, c.slope, 0), jnp.where(c.tail, c.width, 1)
-    ratio = _mills(x)[0]
-    share = jnp.exp(-w * (x + w / 2)) * _mills(x + w)[0] / ratio
+    ratio, ratio_end = _mills(jnp.stack([x, x + w]))[0]
+    share = jnp.exp(-w * (x + w / 2)) * ratio_end / ratio
     target = -jnp.log(u + (1 - u) * share)
 
     def tail_step(_: int, y: Array) -> Array:
@@ -190,7 +193,8 @@ def draw(uniform: Array, natural_x: Array, natural_x2: Array, lower: Array, uppe
 
     straddles = ~c.narrow & ~c.tail
     near, far = jnp.where(straddles, c.near, 1), jnp.where(straddles, c.far, -1)
-    p = ndtr(far) + u * (ndtr(near) - ndtr(far))
+    above, below = ndtr(jnp.stack([near, far]))
+    p = below + u * (above - below)
     straddle = -ndtri(jnp.clip(p, tiny, top))
 
     y = jnp.where(c.narrow, narrow, jnp.where(c.tail, tail, straddle))

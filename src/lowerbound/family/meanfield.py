@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import Distribution
 
+from lowerbound.family.distributions import SiteAxes
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
+from lowerbound.joint.blocks import Layout
 
 
 @dataclass(frozen=True)
@@ -43,3 +48,63 @@ class MeanField:
         ):
             values.update(block.unpack(family.sample(natural, k, shape)))
         return values
+
+    def present(self, natural: Natural, arrays: Sequence[Array], number: int) -> Natural:
+        """The natural parameters with elements that the model masks out at the default."""
+        slot = self.blocks[number].presence
+        if slot is None:
+            return natural
+        default = self.families[number].default(natural)
+        return {k: _where(arrays[slot], a, default[k]) for k, a in natural.items()}
+
+    def entropy(
+        self, naturals: Sequence[Natural], means: Statistics, arrays: Sequence[Array], number: int
+    ) -> Array:
+        """The entropy A(lambda) - <lambda, mu> of a block, summed over the elements present."""
+        entropy = self.families[number].entropy(naturals[number], means[number])
+        slot = self.blocks[number].presence
+        kept = entropy if slot is None else jnp.where(arrays[slot], entropy, 0.0)
+        return kept.sum(dtype=float)
+
+    def marginal(self, naturals: tuple[Natural, ...], site: str) -> Distribution:
+        """The marginal density of one site under q, as a NumPyro distribution."""
+        number = next(b.number for b in self.blocks if site in b.sites)
+        block, natural = self.blocks[number], naturals[number]
+        laws = self.families[number].marginals(natural)
+        if site == block.scale:
+            return laws["z"]
+        law = laws["x"] if "x" in laws else laws["z"]
+        layout = block.layouts[site]
+        if block.is_vector:
+            law = _entries(law, layout)
+        return _arranged(law, layout)
+
+
+def _where(present: Array, first: Array, second: Array) -> Array:
+    spread = present.reshape(present.shape + (1,) * (first.ndim - present.ndim))
+    return jnp.where(spread, first, second)
+
+
+def _entries(law: Distribution, layout: Layout) -> Distribution:
+    """The marginal of some entries of a Gaussian or Student vector."""
+    part = slice(layout.start, layout.start + layout.size)
+    loc = law.loc[..., part]
+    if isinstance(law, dist.MultivariateStudentT):
+        rows = law.scale_tril[..., part, :]
+        scale = rows @ jnp.swapaxes(rows, -1, -2)
+        if not layout.vector:
+            return dist.StudentT(law.df, loc[..., 0], jnp.sqrt(scale[..., 0, 0]))
+        return dist.MultivariateStudentT(law.df, loc, jnp.linalg.cholesky(scale))
+    covariance = law.covariance_matrix[..., part, part]
+    if not layout.vector:
+        return dist.Normal(loc[..., 0], jnp.sqrt(covariance[..., 0, 0]))
+    return dist.MultivariateNormal(loc, covariance)
+
+
+def _arranged(law: Distribution, layout: Layout) -> Distribution:
+    """The law with its axes in the site's own order."""
+    order = (*layout.batch, *layout.vector)
+    if order == tuple(range(len(order))) and len(layout.vector) <= max(1, law.event_dim):
+        return law
+    whole = law.to_event(len(law.batch_shape))
+    return dist.TransformedDistribution(whole, SiteAxes(layout.shape, order, whole.event_shape))

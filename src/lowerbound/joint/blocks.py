@@ -74,7 +74,7 @@ class Block:
 
     `static` are the family's fixed settings (power, dim, ...); `sequential` says that elements of
     the block meet in one term, so that they are updated one after the other; `extras` names
-    constants of the support by slot of the compressed data.
+    constants of the support by slot of the compressed data, `presence` a mask of its elements.
     """
 
     number: int
@@ -85,6 +85,7 @@ class Block:
     scale: str | None = None  # the precision site of a joint block
     sequential: bool = False
     extras: dict[str, int] = field(default_factory=dict)
+    presence: int | None = None  # slot of a mask: elements that the model leaves out
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -100,8 +101,8 @@ class Block:
         pieces = []
         for name, layout in self.layouts.items():
             moved = jnp.transpose(values[name], (*layout.batch, *layout.vector))
-            pieces.append(moved.reshape((*self.batch_shape, -1)) if self._vector else moved)
-        packed[self._canonical] = jnp.concatenate(pieces, -1) if self._vector else pieces[0]
+            pieces.append(moved.reshape((*self.batch_shape, -1)) if self.is_vector else moved)
+        packed[self._canonical] = jnp.concatenate(pieces, -1) if self.is_vector else pieces[0]
         return packed
 
     def unpack(self, packed: Mapping[str, Array]) -> dict[str, Array]:
@@ -111,9 +112,9 @@ class Block:
         if self.scale:
             values[self.scale] = packed["z"]
         for name, layout in self.layouts.items():
-            lead = array.ndim - len(self.batch_shape) - (1 if self._vector else len(layout.vector))
+            lead = array.ndim - len(self.batch_shape) - (1 if self.is_vector else len(layout.vector))
             piece = array
-            if self._vector:
+            if self.is_vector:
                 piece = _window(array, array.ndim - 1, layout.start, layout.size)
                 piece = piece.reshape((*array.shape[:lead], *self.batch_shape, *layout.vector_shape))
             order = (*layout.batch, *layout.vector)
@@ -128,7 +129,7 @@ class Block:
         return "x" if self.kind in gaussian + counts else "z"
 
     @property
-    def _vector(self) -> bool:
+    def is_vector(self) -> bool:
         return self.kind == "gaussian" or (self.kind == "normal_gamma" and self.static["full"])
 
     # -- statistics -------------------------------------------------------------------------------

@@ -78,10 +78,11 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Derivation:
-    """log p as one scalar value (or poison) per site, and the hard constraints."""
+    """log p as one scalar value (or poison) per site, the hard constraints, and latent masks."""
 
     densities: dict[str, Value | Poison]
     constraints: tuple[Constraint, ...]
+    masks: dict[str, Operand]
 
 
 def latent_of(site: Site) -> Latent:
@@ -199,7 +200,9 @@ def derive(
                 record["value"], **record["parameters"], **fixed.get("strings", {})
             )
         densities[name] = _summed(value, record, fixed, weights.get(name))
-    return Derivation(densities, tuple(found))
+    latents = {latent.name for latent in program.latents}
+    masks = {n: r["mask"] for n, r in records.items() if n in latents and "mask" in r}
+    return Derivation(densities, tuple(found), masks)
 
 
 def _value(operand: Operand) -> Value | Poison:

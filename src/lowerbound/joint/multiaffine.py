@@ -17,7 +17,7 @@ from lowerbound.joint.derive import Derivation, Latent, Program, derive, trace_p
 from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
 from lowerbound.joint.statistics import Entry, Misfit, find_blocks
 from lowerbound.joint.terms import Array
-from lowerbound.joint.value import Poison, sites_of
+from lowerbound.joint.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
 
 
@@ -59,21 +59,26 @@ def multi_affine(
     model: Model,
     partition: Sequence[Sequence[str]] | None = None,
     weighted: Mapping[str, int] | None = None,
+    program: Program | None = None,
+    apart: Sequence[str] = (),
 ) -> Joint:
     """Derive the multi-affine form of a model (paper section 4.1, complete conditionals).
 
     `partition` forces blocks; `weighted` (site -> batch axis) adds an argument "weights" to the
-    data, one number per row of that axis, which multiplies the site's log density.
+    data, one number per row of that axis, which multiplies the site's log density; sites `apart`
+    are never joined with the others.
     """
     data = dict(model.arguments.data)
-    program = trace_program(model, data)
+    traced = program or trace_program(model, data)
     found: dict[str, Structure] = {}
 
     def contract(arrays: Mapping[str, Array]) -> tuple[jax.Array, ...]:
         weights = {site: (axis, arrays["weights"]) for site, axis in (weighted or {}).items()}
-        derivation = derive(program, {k: arrays[k] for k in data}, weights)
+        derivation = derive(traced, {k: arrays[k] for k in data}, weights)
         store = Store()
-        found["structure"] = _structure(model, program, derivation, store, partition)
+        found["structure"] = _structure(
+            model, traced, derivation, store, partition, apart
+        )
         return tuple(jnp.asarray(array) for array in store.arrays)
 
     shapes = {k: jax.ShapeDtypeStruct(np.shape(a), a.dtype) for k, a in data.items()}
@@ -82,7 +87,7 @@ def multi_affine(
         shapes["weights"] = jax.ShapeDtypeStruct((rows,), np.dtype(float))
     compress = jax.jit(contract)
     jax.eval_shape(compress, shapes)
-    return Joint(model, program, found["structure"], compress)
+    return Joint(model, traced, found["structure"], compress)
 
 
 def model_rows(model: Model, site: str, axis: int) -> int:
@@ -95,6 +100,7 @@ def _structure(
     derivation: Derivation,
     store: Store,
     partition: Sequence[Sequence[str]] | None,
+    apart: Sequence[str],
 ) -> Structure:
     latents = {latent.name: latent for latent in program.latents}
     entries: list[Entry] = []
@@ -108,12 +114,13 @@ def _structure(
     residuals += unusable
     entries, coupled = separate(entries, latents)
     fixed = {r.latent: (r.kind, r.settings) for r in restrictions}
-    blocks, misfits = find_blocks(entries, latents, fixed, partition, coupled)
+    blocks, misfits = find_blocks(entries, latents, fixed, partition, coupled, apart)
     misfits += _base_measure_misfits(entries)
     residuals += [_from_misfit(model, latents, misfit) for misfit in misfits]
     if residuals:
         return Structure(tuple(blocks), (), _unique(residuals))
     blocks = [_with_extras(block, restrictions, store) for block in blocks]
+    blocks = [_with_presence(block, derivation.masks, store) for block in blocks]
     try:
         summands = compile_terms(entries, blocks, store)
     except UnreadableError as error:
@@ -126,6 +133,21 @@ def _with_extras(block: Block, restrictions: Sequence[Restriction], store: Store
         if r.latent in block.sites:
             return replace(block, extras={k: store.put(a) for k, a in r.extras.items()})
     return block
+
+
+def _with_presence(block: Block, masks: Mapping[str, Operand], store: Store) -> Block:
+    """A block whose masked elements are no part of the model, nor of q."""
+    site = block.sites[0]
+    mask = masks.get(site)
+    if mask is None or len(block.sites) > 1 or isinstance(mask, Poison):
+        return block
+    layout = block.layouts[site]
+    array = full(mask) if isinstance(mask, Value) else jnp.asarray(mask)
+    rank = len(layout.shape)
+    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    kept = jnp.transpose(array, (*layout.batch, *layout.vector))
+    kept = kept.reshape(kept.shape[: len(layout.batch)] + (-1,))[..., 0]
+    return replace(block, presence=store.put(jnp.broadcast_to(kept, block.batch_shape)))
 
 
 def _restrictions(

@@ -58,11 +58,12 @@ def find_blocks(
     fixed: Mapping[str, tuple[str, dict[str, object]]],
     partition: Sequence[Sequence[str]] | None = None,
     sequential: Iterable[str] = (),
+    apart: Iterable[str] = (),
 ) -> tuple[list[Block], list[Misfit]]:
     """Group the latent sites into blocks, in program order.
 
     `fixed` gives the kind of sites whose support the data restrict: site -> (kind, settings);
-    `partition` are the groups the user asks for.
+    `partition` are the groups the user asks for; sites `apart` never join the others.
     """
     uses = {name: _uses(entries, name) for name in latents}
     misfits = [m for name, latent in latents.items() for m in _check_atoms(latent, uses[name])]
@@ -75,11 +76,14 @@ def find_blocks(
         for name, latent in latents.items()
         if latent.domain == "real" and name not in bad and name not in fixed
     ]
-    groups = _gaussian_groups(entries, latents, gaussian, partition)
+    alone = set(apart)
+    groups = _gaussian_groups(entries, latents, gaussian, partition, alone)
     blocks: list[Block] = []
     taken: set[str] = set()
     for group in groups:
-        block = _with_precision(entries, latents, uses, group, bad | taken, partition)
+        other_side = {n for n in latents if (n in alone) != (next(iter(group.layouts)) in alone)}
+        excluded = bad | taken | other_side
+        block = _with_precision(entries, latents, uses, group, excluded, partition)
         taken |= set(block.sites)
         blocks.append(block)
     ordered = set(sequential)
@@ -214,6 +218,7 @@ def _gaussian_groups(
     latents: Mapping[str, Latent],
     names: Sequence[str],
     partition: Sequence[Sequence[str]] | None,
+    apart: set[str],
 ) -> list[Gaussians]:
     if partition is not None:
         asked = [[n for n in group if n in names] for group in partition]
@@ -223,7 +228,7 @@ def _gaussian_groups(
     current = {name: [name] for name in names}
     for first, second in _meetings(entries, names):
         one, two = current[first], current[second]
-        if one is two:
+        if one is two or (first in apart) != (second in apart):
             continue
         union = [name for name in names if name in one or name in two]
         if _grouped(entries, latents, union) is not None:

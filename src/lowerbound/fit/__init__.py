@@ -1,0 +1,13 @@
+"""Running the plan (paper sections 2.4 and 2.5): `explain` makes it, `fit` runs exactly it.
+
+Contract: `fit(model, *args, method=..., **kwargs)` returns a `Fit`; `explain` prints the same plan
+without running it. There is one loop, of compiled chunks, which stops with a stated reason.
+"""
+
+from lowerbound.fit.api import fit
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.plan import Plan, explain
+from lowerbound.fit.result import Fit, History, Posterior
+from lowerbound.fit.storage import load
+
+__all__ = ["CAVI", "Fit", "History", "Plan", "Posterior", "explain", "fit", "load"]

@@ -1,0 +1,162 @@
+"""The engine: one derived model with its compiled functions, reused by every equal program.
+
+A model is traced at every fit (milliseconds), so that a changed global or hyperparameter is never
+missed; the compiled functions are found by the content of the traced program, not by the identity
+of the model function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+
+from lowerbound.bound import elbo_by_site
+from lowerbound.errors import NotConjugateError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.joint import Joint, check_certificate, multi_affine
+from lowerbound.joint.derive import Program, trace_program
+from lowerbound.model import Model
+from lowerbound.update import State, Sweep
+
+Arrays = tuple[jax.Array, ...]
+_CACHE_SIZE = 32
+_engines: OrderedDict[str, Engine] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """A derived model: its blocks and families, and the sweep over them, compiled on first use."""
+
+    joint: Joint
+    family: MeanField
+    sweep: Sweep
+    dtype: np.dtype[Any]
+    compiled: dict[object, Any] = field(default_factory=dict)
+
+    def prepare(self, data: Mapping[str, Any]) -> Arrays:
+        """Contract the data once; floating arrays in the precision of the fit."""
+
+        def contract(arrays: Mapping[str, Any]) -> Arrays:
+            return tuple(self.cast(a) for a in self.joint.compress(arrays))
+
+        key = "prepare"
+        if key not in self.compiled:
+            self.compiled[key] = jax.jit(contract)
+        prepared: Arrays = self.compiled[key](dict(data))
+        return prepared
+
+    def cast(self, array: jax.Array) -> jax.Array:
+        floating = jnp.issubdtype(array.dtype, jnp.floating)
+        return array.astype(self.dtype) if floating else array
+
+    def cast_tree(self, tree: Any) -> Any:
+        return jax.tree.map(lambda a: self.cast(jnp.asarray(a)), tree)
+
+    def extras(self, arrays: Arrays) -> tuple[dict[str, jax.Array], ...]:
+        """The constants of the supports, by block."""
+        return tuple({k: arrays[s] for k, s in b.extras.items()} for b in self.joint.blocks)
+
+    @cached_property
+    def by_site(self) -> Any:
+        """The ELBO by site, compiled."""
+
+        def terms(arrays: Arrays, state: State) -> dict[str, jax.Array]:
+            return elbo_by_site(
+                self.family, self.joint.summands, arrays, state.naturals, state.means
+            )
+
+        return jax.jit(terms)
+
+
+def engine_for(
+    model: Model,
+    dtype: np.dtype[Any],
+    partition: Sequence[Sequence[str]] | None = None,
+    weighted: Mapping[str, int] | None = None,
+    apart: bool = False,
+) -> Engine:
+    """The engine of a model, from the cache when an equal program was derived before.
+
+    Raises NotConjugateError when some term fits no factor.
+    """
+    program = trace_program(model, model.arguments.data)
+    key = _fingerprint(program, dtype, partition, weighted, apart, model)
+    if key in _engines:
+        _engines.move_to_end(key)
+        return _engines[key]
+    light = without_data(model)
+    joint = multi_affine(light, partition, weighted, program, model.local if apart else ())
+    if joint.structure.residuals:
+        raise NotConjugateError(joint.structure.residuals)
+    family = MeanField.of(joint.blocks)
+    if not weighted:
+        check_certificate(joint, model.arguments.data, family.statistics)
+    engine = Engine(joint, family, Sweep(family, joint.summands, sweep_order(joint)), dtype)
+    _engines[key] = engine
+    while len(_engines) > _CACHE_SIZE:
+        _engines.popitem(last=False)
+    return engine
+
+
+def sweep_order(joint: Joint) -> tuple[int, ...]:
+    """Blocks from the data upwards: assignments first, then what they depend on (alg:gmm-cavi)."""
+    return tuple(block.number for block in reversed(joint.blocks))
+
+
+def without_data(model: Model) -> Model:
+    """The model with the shapes of its data but not their values, for keeping."""
+    stubs = {
+        name: array if name in model.concrete else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        for name, array in model.arguments.data.items()
+    }
+    return replace(model, arguments=model.arguments.replace(stubs))
+
+
+def _fingerprint(
+    program: Program,
+    dtype: np.dtype[Any],
+    partition: Sequence[Sequence[str]] | None,
+    weighted: Mapping[str, int] | None,
+    apart: bool,
+    model: Model,
+) -> str:
+    """A digest of everything the derivation depends on."""
+    digest = hashlib.sha256()
+
+    def feed(*parts: Any) -> None:
+        for part in parts:
+            digest.update(part if isinstance(part, bytes) else repr(part).encode())
+            digest.update(b"\0")
+
+    feed(str(program.jaxpr), str(program.outputs), program.static, program.data_names)
+    feed(dtype, partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
+    for latent in program.latents:
+        values = latent.support_values
+        feed(latent.name, latent.shape, latent.domain)
+        feed(b"" if values is None else np.asarray(values).tobytes())
+    for const in program.jaxpr.consts:
+        array = np.asarray(const)
+        feed(array.shape, array.dtype, array.tobytes())
+    for literal in _literals(program.jaxpr.jaxpr):
+        feed(np.asarray(literal).tobytes())
+    return digest.hexdigest()
+
+
+def _literals(jaxpr: Any) -> list[Any]:
+    """Every literal of a jaxpr, exactly (printing rounds them)."""
+    found = []
+    for equation in jaxpr.eqns:
+        found += [v.val for v in equation.invars if isinstance(v, jex.Literal)]
+        for sub in jex.jaxprs_in_params(equation.params):
+            found += _literals(sub)
+    found += [v.val for v in jaxpr.outvars if isinstance(v, jex.Literal)]
+    return found

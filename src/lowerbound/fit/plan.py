@@ -1,0 +1,186 @@
+"""The plan: what `fit` will do to each site, and why, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.errors import ArgumentError, Residual
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.method import as_method
+from lowerbound.joint import Block, Joint, multi_affine
+from lowerbound.model import Model, trace_model
+
+
+@dataclass(frozen=True)
+class Row:
+    """One latent site of a plan."""
+
+    site: str
+    shape: tuple[int, ...]
+    scope: str  # "global", or "local" to the data plate
+    family: str
+    update: str  # "exact", or "none" when no update exists
+    block: str
+    statistics: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `fit` runs for a model: one row per latent site, and the terms left over."""
+
+    model: str
+    method: str
+    rows: tuple[Row, ...]
+    observed: tuple[str, ...]
+    data_plate: str
+    residuals: tuple[Residual, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether every update is exact, so that `fit` can run."""
+        return not self.residuals
+
+    def __repr__(self) -> str:
+        what = "all updates exact" if self.exact else f"{len(self.residuals)} terms left over"
+        return f"<Plan of {self.model}: {len(self.rows)} latent sites, {what}>"
+
+    def __str__(self) -> str:
+        head = f"{self.method} for {self.model}: observed {', '.join(self.observed)}"
+        head += f"; rows = plate '{self.data_plate}'" if self.data_plate else ""
+        titles = ("site", "shape", "scope", "family of q", "update", "statistics")
+        cells = [
+            (r.site, _shape(r.shape), r.scope, r.family, r.update, r.statistics) for r in self.rows
+        ]
+        lines = [head, "", *_table(titles, cells)]
+        for residual in self.residuals:
+            latents = ", ".join(f"'{name}'" for name in residual.latents)
+            lines += [
+                "",
+                f"No exact update for {latents}: enters site '{residual.site}' through "
+                f"{residual.operation}   ({residual.where})",
+                f"  {residual.reason}",
+            ]
+        lines += [""] * bool(self.notes) + list(self.notes)
+        return "\n".join(lines)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) if shape else "scalar"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
+    line = "  ".join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
+    rule = "  ".join("-" * w for w in widths)
+    body = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    return [line, rule, *body]
+
+
+def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwargs: Any) -> Plan:
+    """Print and return the plan that `fit` would run, without running it.
+
+    For each latent site: the family of its factor, whether its update is exact, the block it
+    shares, and the statistics that decide; for a term that fits no factor, the site, the operation
+    and the line of the model.
+    """
+    with jax.enable_x64(True):
+        chosen = as_method(method)
+        traced = trace_model(model, args, kwargs)
+        check_partition(chosen.blocks, traced)
+        plan = make_plan(traced, multi_affine(traced, chosen.blocks))
+    print(plan)
+    return plan
+
+
+def check_partition(partition: Sequence[Sequence[str]] | None, model: Model) -> None:
+    """Every site that `blocks` names must be a latent site of the model."""
+    for name in (name for block in partition or () for name in block):
+        if name not in model.latent:
+            raise ArgumentError(
+                f"CAVI got blocks with the site '{name}', which is no latent site of the model.\n"
+                f"Expected names among {', '.join(model.latent)}."
+            )
+
+
+def make_plan(model: Model, joint: Joint) -> Plan:
+    """The plan of a derived model."""
+    residual_sites = {name for r in joint.structure.residuals for name in r.latents}
+    families = {
+        site: (block, family.name)
+        for block, family in zip(joint.blocks, MeanField.of(joint.blocks).families, strict=True)
+        for site in block.sites
+    }
+    rows = []
+    for name, site in model.latent.items():
+        exact = name in families and name not in residual_sites
+        block, family = families.get(name, (None, "none"))
+        rows.append(
+            Row(
+                site=name,
+                shape=site.shape,
+                scope="local" if name in model.local else "global",
+                family=_family_text(block, family) if block and exact else "-",
+                update=("exact, in turn" if block and block.sequential else "exact")
+                if exact
+                else "none",
+                block="+".join(block.sites) if block else "",
+                statistics=statistics_text(block, name) if block and exact else "-",
+                where=site.where,
+            )
+        )
+    notes = []
+    if model.concrete:
+        notes.append(
+            f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
+            "the compiled program, and other values compile anew."
+        )
+    missing = {name: int(np.sum(mask)) for name, mask in model.missing.items()}
+    for name, count in missing.items():
+        notes.append(f"Site '{name}' has {count} missing entries; they are integrated out.")
+    plate = model.data_plate
+    return Plan(
+        model=getattr(model.function, "__name__", type(model.function).__name__),
+        method="CAVI",
+        rows=tuple(rows),
+        observed=tuple(name for name in model.observed),
+        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        residuals=joint.structure.residuals,
+        notes=tuple(notes),
+    )
+
+
+def _family_text(block: Block, family: str) -> str:
+    joint = f"({', '.join(block.sites)})" if len(block.sites) > 1 else ""
+    return f"{family}{joint}"
+
+
+def statistics_text(block: Block, site: str) -> str:
+    """The sufficient statistics of a block, in the names of its sites."""
+    z = block.scale or site
+    x = " ".join(block.layouts)
+    power = block.static.get("power", 1.0)
+    tau = z if power == 1.0 else f"{z}^{power:g}"
+    patterns: Mapping[str, str] = {
+        "normal": f"{site}, {site}^2",
+        "gaussian": f"({x}), ({x})({x})'" if len(block.layouts) > 1 else f"{x}, {x} {x}'",
+        "gamma": f"log {z}, {tau}",
+        "beta": f"log {z}, log(1 - {z})",
+        "dirichlet": f"log {z}",
+        "categorical": f"1[{z} = k]",
+        "wishart": f"{z}{'^-1' if block.static.get('inverse') else ''}, log|{z}|",
+        "normal_gamma": f"log {z}, {tau}, {tau} {x}, {tau} {x} {x}'"
+        if block.static.get("full")
+        else f"log {z}, {tau}, {tau} {x}, {tau} {x}^2",
+        "normal_wishart": f"{z}, log|{z}|, {z} {x}, {x}' {z} {x}",
+        "truncated_normal": f"{site}, {site}^2",
+        "multinomial": site,
+        "poisson": site,
+    }
+    return patterns[block.kind]

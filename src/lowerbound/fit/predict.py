@@ -1,0 +1,265 @@
+"""What a fit says of new data: local factors, held-out densities, predictive draws."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax import Array
+
+from lowerbound.errors import ArgumentError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.engine import Engine, engine_for
+from lowerbound.fit.start import from_prior
+from lowerbound.joint import Statistics, energy
+from lowerbound.model import Model, trace_model
+from lowerbound.update import State, Sweep
+
+LOCAL_SWEEPS = 100
+LOCAL_TOLERANCE = 1e-9
+
+
+# --------------------------------------------------------------------------------------------------
+# Arguments of a new call
+
+
+def new_call(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    new_args: tuple[Any, ...],
+    new_kwargs: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the fit with the new ones put in.
+
+    Arguments that are not given anew stay, except data with one row per row of the data plate:
+    they belong to the old rows, and become None.
+    """
+    signature = inspect.signature(model.function)
+    old = signature.bind(*args, **kwargs).arguments
+    new = signature.bind_partial(*new_args, **new_kwargs).arguments
+    rows = _row_count(model)
+    merged: dict[str, Any] = {}
+    for name, value in old.items():
+        stale = any(
+            np.ndim(leaf) >= 1 and np.shape(leaf)[0] == rows
+            for leaf in jax.tree.leaves(value)
+            if isinstance(leaf, np.ndarray | jax.Array) or hasattr(leaf, "shape")
+        )
+        merged[name] = None if stale else value
+    merged.update(new)
+    call = inspect.BoundArguments(signature, {})  # type: ignore[arg-type]
+    call.arguments.update({n: merged[n] for n in signature.parameters if n in merged})
+    return call.args, dict(call.kwargs)
+
+
+def _row_count(model: Model) -> int:
+    if model.data_plate is not None:
+        return model.data_plate.size
+    shapes = [s.batch_shape for s in model.observed.values() if s.batch_shape]
+    return shapes[0][0] if shapes else -1
+
+
+def row_axes(model: Model) -> dict[str, int]:
+    """For every site inside the data plate, the batch axis of the rows.
+
+    Without a plate the leading axis of the observed sites is taken for the rows.
+    """
+    plate = model.data_plate
+    if plate is not None:
+        inside = [s for s in model.sites if s.kind != "deterministic" and plate in s.plates]
+        return {s.name: len(s.batch_shape) + plate.dim for s in inside}
+    observed = [s for s in model.observed.values() if not s.is_factor]
+    lengths = {s.batch_shape[0] if s.batch_shape else 0 for s in observed}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ArgumentError(
+            "The observations have no common rows: a density per row is not defined.\n"
+            "Put the observed sites into one numpyro.plate."
+        )
+    return {s.name: 0 for s in observed}
+
+
+# --------------------------------------------------------------------------------------------------
+# Local factors given global ones
+
+
+@dataclass(frozen=True)
+class Rows:
+    """New rows under a fit: their engine, compressed by row weights, and their local blocks."""
+
+    model: Model
+    engine: Engine
+    local: tuple[int, ...]
+    axes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        site = next(iter(self.axes))
+        return next(s.batch_shape[self.axes[site]] for s in self.model.sites if s.name == site)
+
+    def data(self) -> dict[str, Any]:
+        return {**self.model.arguments.data, "weights": np.ones(self.count)}
+
+    def sweep(self) -> Sweep:
+        order = tuple(n for n in self.engine.sweep.order if n in self.local)
+        return Sweep(self.engine.family, self.engine.joint.summands, order)
+
+    def solve(self, arrays: tuple[Array, ...], means: Statistics) -> State:
+        """Optimal local factors with the means of the global ones held fixed."""
+        start = from_prior(self.engine, arrays)
+        mixed = tuple(
+            start.means[n] if n in self.local else means[n] for n in range(len(start.means))
+        )
+        state = State(start.naturals, self.engine.cast_tree(mixed))
+        if not self.local:
+            return state
+        sweep = self.sweep()
+        if len(self.local) == 1 and not self.engine.joint.blocks[self.local[0]].sequential:
+            return sweep(arrays, state)[0]
+
+        def body(carry: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
+            t, state, bound, _ = carry
+            new, value = sweep(arrays, state)
+            return t + 1, new, value, value - bound
+
+        def more(carry: tuple[Array, State, Array, Array]) -> Array:
+            t, _, bound, change = carry
+            return (t < LOCAL_SWEEPS) & (change > LOCAL_TOLERANCE * jnp.maximum(abs(bound), 1.0))
+
+        first = (jnp.zeros((), int), state, jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
+        return jax.lax.while_loop(more, body, first)[1]
+
+    def density(self, data: Mapping[str, Array], means: Statistics) -> Array:
+        """log p(row | global factors) of every row: exact when the rows have one local block.
+
+        It is the local ELBO of the row. Its energy is the derivative of the whole energy with
+        respect to the row's weight.
+        """
+        arrays = tuple(self.engine.cast(a) for a in self.engine.joint.compress(data))
+        state = jax.lax.stop_gradient(self.solve(arrays, means))
+
+        def weighted(weights: Array) -> Array:
+            compressed = self.engine.joint.compress({**data, "weights": weights})
+            return energy(self.engine.joint.summands, compressed, state.means)
+
+        value = jax.grad(weighted)(data["weights"])
+        for number in self.local:
+            value = value + self._row_entropy(number, state, arrays)
+        return value
+
+    def _row_entropy(self, number: int, state: State, arrays: tuple[Array, ...]) -> Array:
+        block, family = self.engine.joint.blocks[number], self.engine.family.families[number]
+        entropy = family.entropy(state.naturals[number], state.means[number])
+        if block.presence is not None:
+            entropy = entropy * arrays[block.presence]
+        site = next(iter(block.layouts))
+        axis = block.layouts[site].batch.index(self.axes[site])
+        return entropy.sum(axis=tuple(a for a in range(entropy.ndim) if a != axis))
+
+
+def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
+    """Prepare new rows: globals and locals in separate blocks, one weight per row."""
+    axes = row_axes(model)
+    engine = engine_for(model, dtype, weighted=axes, apart=True)
+    local = tuple(b.number for b in engine.joint.blocks if set(b.sites) & set(model.local))
+    return Rows(model, engine, local, axes)
+
+
+def global_statistics(family: MeanField, local: tuple[int, ...], values: Mapping[str, Array]) -> Statistics:
+    """Point statistics of the global blocks; local ones are left empty."""
+    return tuple(
+        {} if b.number in local else f.statistics(b.pack(values))
+        for b, f in zip(family.blocks, family.families, strict=True)
+    )
+
+
+def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
+    """log p(row | z) for every draw of the global sites: shape (draws, rows)."""
+    key = "log_densities"
+    if key not in rows.engine.compiled:
+        family, local = rows.engine.family, rows.local
+
+        def every(data: Mapping[str, Array], draws: Mapping[str, Array]) -> Array:
+            def one(values: Mapping[str, Array]) -> Array:
+                return rows.density(data, global_statistics(family, local, values))
+
+            return jax.lax.map(one, draws)
+
+        rows.engine.compiled[key] = jax.jit(every)
+    data = {name: jnp.asarray(array) for name, array in rows.data().items()}
+    densities: Array = rows.engine.compiled[key](data, dict(draws))
+    return densities
+
+
+def log_mean_exp(values: Array) -> Array:
+    return jax.scipy.special.logsumexp(values, axis=0) - jnp.log(values.shape[0])
+
+
+def held_out_score(
+    model: Model, monitor: Any, engine: Engine, seed: int, draws: int = 20
+) -> Callable[[State], float]:
+    """The average log predictive of held-out arguments, as a function of the state."""
+    if isinstance(monitor, Mapping):
+        args, kwargs = (), dict(monitor)
+    else:
+        args, kwargs = (monitor if isinstance(monitor, tuple) else (monitor,)), {}
+    old_args, old_kwargs = model.arguments.call(model.arguments.data)
+    call_args, call_kwargs = new_call(model, old_args, old_kwargs, args, kwargs)
+    held_out = trace_model(model.function, call_args, call_kwargs)
+    rows = rows_of(held_out, engine.dtype)
+    names = [n for n in model.latent if n not in model.local]
+
+    @jax.jit
+    def sample(state: State, key: Array) -> dict[str, Array]:
+        return engine.family.sample(state.naturals, key, (draws,))
+
+    def score(state: State) -> float:
+        values = sample(state, jax.random.key(seed))
+        chosen = {n: values[n] for n in names}
+        return float(log_mean_exp(log_densities(rows, chosen)).mean())
+
+    return score
+
+
+# --------------------------------------------------------------------------------------------------
+# Predictive draws
+
+
+def predictive_draws(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    values: Mapping[str, Array],
+    key: Array,
+    sites: tuple[str, ...] | None,
+) -> dict[str, Array]:
+    """Draws of the observed sites given draws of latent ones, by running the program."""
+    count = next(iter(values.values())).shape[0]
+    observed: list[str] = []
+
+    def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
+        program = numpyro.handlers.uncondition(function)
+        program = numpyro.handlers.substitute(program, data=dict(value))
+        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
+            *args, **kwargs
+        )
+        out = {}
+        for name, site in traced.items():
+            if site["type"] != "sample" or name in value:
+                continue
+            if type(site["fn"]).__name__ == "Unit":
+                continue
+            if sites is None or name in sites:
+                observed.append(name)
+                out[name] = site["value"]
+        return out
+
+    with numpyro.validation_enabled(False):
+        return jax.jit(jax.vmap(partial(run)))(dict(values), jax.random.split(key, count))

@@ -1,0 +1,406 @@
+"""The result of a fit: the variational posterior, and the record of how it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import Distribution
+
+from lowerbound.errors import ArgumentError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.engine import Engine, engine_for
+from lowerbound.fit.loop import Outcome
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.plan import Plan
+from lowerbound.fit.predict import (
+    Rows,
+    global_statistics,
+    log_densities,
+    log_mean_exp,
+    new_call,
+    predictive_draws,
+    rows_of,
+)
+from lowerbound.model import Model, trace_model
+from lowerbound.update import State
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class History:
+    """One value per sweep of the kept restart; `held_out` one per check, when monitored."""
+
+    elbo: np.ndarray
+    seconds: np.ndarray
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What happened in one restart."""
+
+    elbo: float
+    sweeps: int
+    reason: str
+
+
+class Posterior(Mapping[str, Distribution]):
+    """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
+
+    def __init__(self, family: MeanField, naturals: Any, sites: tuple[str, ...]) -> None:
+        self._family, self._naturals, self._sites = family, naturals, sites
+
+    def __getitem__(self, site: str) -> Distribution:
+        if site not in self._sites:
+            raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
+        with jax.enable_x64(True):
+            law = self._family.marginal(self._naturals, site)
+            return jax.tree.map(np.asarray, law)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sites)
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __repr__(self) -> str:
+        return f"<Posterior of {', '.join(self._sites)}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """A fitted variational density q(z), with everything needed to use and judge it.
+
+    elbo: the evidence lower bound (eq:elbo) in nats, full data, all constants.
+    history: ELBO and seconds, one value per sweep. restarts: one record per restart.
+    converged, stop_reason: whether and why the run stopped. plan: what `explain` printed.
+    """
+
+    elbo: float
+    history: History
+    restarts: tuple[Restart, ...]
+    converged: bool
+    stop_reason: str
+    plan: Plan
+    method: str
+    seed: int
+    versions: dict[str, str]
+    precision: str
+    state: State
+    family: MeanField
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
+    blocks: Any = None
+
+    # -- the posterior ----------------------------------------------------------------------------
+
+    @property
+    def posterior(self) -> Posterior:
+        """q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
+        return Posterior(self.family, self.state.naturals, tuple(self.sites))
+
+    def mean(self, site: str) -> np.ndarray:
+        """The mean of a site under q (exact for latent sites; from draws for deterministic ones)."""
+        return self._moments(site)[0]
+
+    def sd(self, site: str) -> np.ndarray:
+        """The standard deviation of a site under q."""
+        return self._moments(site)[1]
+
+    def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
+        if site not in self.sites:
+            draws = self.sample(1000)
+            if site not in draws:
+                known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
+                raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
+            return draws[site].mean(axis=0), draws[site].std(axis=0)
+        with jax.enable_x64(True):
+            law = self.family.marginal(self.state.naturals, site)
+            values = self.sites[site]["support_values"]
+            if values is not None:
+                probabilities = np.asarray(law.probs)
+                mean = probabilities @ values
+                return mean, np.sqrt(np.maximum(probabilities @ values**2 - mean**2, 0.0))
+            mean, variance = _mean_and_variance(law)
+            return np.asarray(mean), np.sqrt(np.asarray(variance))
+
+    def summary(self, sites: list[str] | None = None, draws: int = 1000) -> pd.DataFrame:
+        """A table with one row per element: mean, sd and quantiles under q.
+
+        Sites inside the data plate are left out unless they are named in `sites`.
+        """
+        import pandas as pd
+
+        sample = self.sample(draws)
+        shared = [n for n in self.sites if self.sites[n]["scope"] == "global"]
+        names = sites or [*(shared or list(self.sites)), *(n for n in sample if n not in self.sites)]
+        rows: dict[str, dict[str, float]] = {}
+        for name in names:
+            mean, sd = self._moments(name)
+            quantiles = np.quantile(sample[name], [0.05, 0.5, 0.95], axis=0)
+            for index in np.ndindex(np.shape(mean)):
+                label = f"{name}[{', '.join(map(str, index))}]" if index else name
+                low, median, high = (float(q[index]) for q in quantiles)
+                rows[label] = {
+                    "mean": float(mean[index]),
+                    "sd": float(sd[index]),
+                    "q5": low,
+                    "median": median,
+                    "q95": high,
+                }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def sample(self, draws: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Independent draws from q: site -> array with a leading draw axis.
+
+        Deterministic sites are computed from them; observed sites with missing entries are
+        completed by draws of those entries.
+        """
+        with jax.enable_x64(True):
+            key = jax.random.key(seed)
+            values = self._latent_draws(draws, key)
+            extra = self._derived(values, jax.random.fold_in(key, 1)) if self._has_data else {}
+            return {name: np.asarray(array) for name, array in {**values, **extra}.items()}
+
+    def _latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
+        values = self.family.sample(self.state.naturals, key, (draws,))
+        return {
+            name: jnp.asarray(record["support_values"])[values[name]]
+            if record["support_values"] is not None
+            else values[name]
+            for name, record in self.sites.items()
+        }
+
+    @property
+    def _has_data(self) -> bool:
+        return self.args is not None
+
+    def _model(self) -> Model:
+        return trace_model(self.function, self.args, self.kwargs)
+
+    def _derived(self, values: Mapping[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
+        model = self._model()
+        extra: dict[str, jax.Array] = {}
+        if model.deterministic:
+            data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+            extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
+        for name, mask in model.missing.items():
+            args, kwargs = model.arguments.call(model.arguments.data)
+            drawn = predictive_draws(self.function, args, kwargs, values, key, (name,))[name]
+            observed = model.run({n: v[0] for n, v in values.items()}, model.arguments.data)[name]
+            where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
+            extra[name] = jnp.where(where, drawn, observed.value)
+        return extra
+
+    # -- the bound --------------------------------------------------------------------------------
+
+    @property
+    def elbo_terms(self) -> dict[str, float]:
+        """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor."""
+        with jax.enable_x64(True):
+            model = self._model()
+            engine = engine_for(model, np.dtype(self.precision), self.blocks)
+            terms = engine.by_site(engine.prepare(model.arguments.data), self.state)
+            order = [s.name for s in model.sites if s.name in terms]
+            return {name: float(terms[name]) for name in order}
+
+    # -- new data ---------------------------------------------------------------------------------
+
+    def predictive(
+        self, *args: Any, draws: int = 1000, seed: int = 0, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Posterior predictive draws of the observed sites, with a leading draw axis.
+
+        With new arguments, the sites of the data plate are drawn afresh for the new rows; without
+        any, they keep their posterior and the data are replicated. Data that are not given anew
+        and belong to the old rows become None, as when predicting y for new x.
+        """
+        with jax.enable_x64(True):
+            key = jax.random.key(seed)
+            values = self._latent_draws(draws, key)
+            model = self._model()
+            call: tuple[tuple[Any, ...], Mapping[str, Any]] = (self.args, self.kwargs)
+            if args or kwargs:
+                call = new_call(model, self.args, self.kwargs, args, kwargs)
+                values = {n: v for n, v in values.items() if n not in model.local}
+            names = tuple(n for n, s in model.observed.items() if not s.is_factor)
+            plain = jax.tree.map(_plain, call, is_leaf=lambda a: isinstance(a, np.ma.MaskedArray))
+            drawn = predictive_draws(
+                self.function, plain[0], plain[1], values, jax.random.fold_in(key, 1), names
+            )
+            return {name: np.asarray(array) for name, array in drawn.items()}
+
+    def log_predictive(
+        self, *args: Any, draws: int = 200, seed: int = 0, **kwargs: Any
+    ) -> np.ndarray:
+        """Held-out log predictive density log p(x_new | x), one value per row of the data plate.
+
+        log (1/S) sum_s p(x_row | z_s) over S draws z_s of the global sites. The row's own latent
+        variables are integrated out: exactly when they form one block of q, else by their ELBO,
+        a lower bound.
+        """
+        with jax.enable_x64(True):
+            rows, values = self._rows(args, kwargs, draws, seed)
+            return np.asarray(log_mean_exp(log_densities(rows, values)))
+
+    def local(self, *args: Any, **kwargs: Any) -> Posterior:
+        """q of the local variables of new rows, with the global factors as fitted.
+
+        >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
+        """
+        with jax.enable_x64(True):
+            rows, values = self._rows(args, kwargs, 1000, 0)
+            if not rows.local:
+                raise ArgumentError(
+                    "The model has no local latent sites: none is inside the data plate.\n"
+                    "Use fit.posterior for the global ones."
+                )
+            means = self._global_means(rows, values)
+            data = {n: jnp.asarray(a) for n, a in rows.data().items()}
+
+            @jax.jit
+            def solve(data: Mapping[str, jax.Array]) -> State:
+                arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
+                return rows.solve(arrays, means)
+
+            state = solve(data)
+            sites = [s for s in rows.model.latent if s in rows.model.local]
+            return Posterior(rows.engine.family, state.naturals, tuple(sites))
+
+    def _rows(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
+    ) -> tuple[Rows, dict[str, jax.Array]]:
+        old = self._model()
+        call = new_call(old, self.args, self.kwargs, args, kwargs) if args or kwargs else (
+            self.args,
+            self.kwargs,
+        )
+        model = trace_model(self.function, *call)
+        rows = rows_of(model, np.dtype(self.precision))
+        values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
+        shared = {n: values[n] for n in model.latent if n not in model.local}
+        return rows, shared
+
+    def _global_means(self, rows: Rows, values: Mapping[str, jax.Array]) -> Any:
+        """E_q of the global statistics: exact where the fit has the same block, else from draws."""
+        mine = {b.sites: self.state.means[b.number] for b in self.family.blocks}
+        drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, rows.local, v))(
+            dict(values)
+        )
+        return tuple(
+            mine[b.sites]
+            if b.sites in mine and b.number not in rows.local
+            else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
+            for b in rows.engine.joint.blocks
+        )
+
+    # -- interchange ------------------------------------------------------------------------------
+
+    def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
+        """An ArviZ InferenceData with draws from q as its posterior."""
+        import arviz
+
+        sample = self.sample(draws, seed)
+        return arviz.from_dict(posterior={n: a[None] for n, a in sample.items()})
+
+    def save(self, path: Any) -> None:
+        """Write the fit to one file: arrays and JSON, never code."""
+        from lowerbound.fit.storage import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        head = (
+            f"Fit of {self.plan.model} by {self.method}: ELBO {self.elbo:.6g} nats, {state} after "
+            f"{len(self.history.elbo)} sweeps"
+        )
+        lines = [head, f"  {self.stop_reason}"]
+        if len(self.restarts) > 1:
+            elbos = sorted((r.elbo for r in self.restarts), reverse=True)
+            lines.append(f"  best of {len(elbos)} restarts; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}")
+        lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in self.plan.rows]
+        return "\n".join(lines)
+
+
+def _mean_and_variance(law: Distribution) -> tuple[Any, Any]:
+    """Mean and variance of a law whose axes may have been rearranged."""
+    from numpyro.distributions import Independent, TransformedDistribution
+
+    from lowerbound.family.distributions import SiteAxes
+
+    if isinstance(law, TransformedDistribution) and law.transforms:
+        (transform,) = law.transforms[-1:]
+        if isinstance(transform, SiteAxes):
+            base = law.base_dist
+            while isinstance(base, Independent):
+                base = base.base_dist
+            return transform(base.mean), transform(base.variance)
+    return law.mean, law.variance
+
+
+def _plain(leaf: Any) -> Any:
+    return np.asarray(leaf.filled(_any(leaf))) if isinstance(leaf, np.ma.MaskedArray) else leaf
+
+
+def _any(array: np.ma.MaskedArray) -> Any:
+    present = array.compressed()
+    return present[0] if present.size else 0
+
+
+def make_fit(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    engine: Engine,
+    outcome: Outcome,
+    plan: Plan,
+    method: CAVI,
+    seed: int,
+) -> Fit:
+    """The record of a finished run."""
+    import importlib.metadata
+
+    best = outcome.best
+    own = outcome.history[: outcome.sweeps[best], best]
+    sites = {
+        name: {
+            "shape": site.shape,
+            "scope": "local" if name in model.local else "global",
+            "support_values": None
+            if site.support_values is None
+            else np.asarray(site.support_values),
+        }
+        for name, site in model.latent.items()
+    }
+    return Fit(
+        elbo=outcome.elbo,
+        history=History(own, outcome.seconds[: len(own)], outcome.monitor),
+        restarts=tuple(
+            Restart(float(e), int(s), r)
+            for e, s, r in zip(outcome.elbos, outcome.sweeps, outcome.reasons, strict=True)
+        ),
+        converged=outcome.converged,
+        stop_reason=outcome.reasons[best],
+        plan=plan,
+        method=repr(method),
+        seed=seed,
+        versions={p: importlib.metadata.version(p) for p in ("jax", "numpyro", "numpy")},
+        precision=str(engine.dtype),
+        state=outcome.state,
+        family=engine.family,
+        function=model.function,
+        args=args,
+        kwargs=dict(kwargs),
+        sites=sites,
+        blocks=method.blocks,
+    )

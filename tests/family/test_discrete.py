@@ -1,0 +1,103 @@
+"""Categories and counts: every support point summed, and logits without bound."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from lowerbound.family import Categorical, Multinomial, Poisson
+
+EXTREME = np.array(
+    [
+        [1e30, 1e30, -1e30],
+        [0.0, -np.inf, -np.inf],
+        [-1e30, -1e30, -np.inf],
+        [1e4, 0.0, -1e4],
+        [3.0, 3.0, 3.0],
+    ]
+)
+EXTREME_ENTROPY = [math.log(2), 0.0, math.log(2), 0.0, math.log(3)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_categorical_takes_logits_of_any_size(dtype: str) -> None:
+    family = Categorical((5,), 3)
+    natural = {"indicator": jnp.asarray(EXTREME, dtype)}
+    mean = family.mean(natural)
+    np.testing.assert_allclose(family.entropy(natural, mean), EXTREME_ENTROPY, atol=1e-6)
+    np.testing.assert_allclose(family.kl(natural, natural), 0, atol=1e-6)
+    uniform = {"indicator": jnp.zeros((5, 3), dtype)}
+    divergence = math.log(3) - np.array(EXTREME_ENTROPY)
+    np.testing.assert_allclose(family.kl(natural, uniform), divergence, atol=1e-6)
+    assert np.all(family.in_domain(natural))
+    gradient = jax.grad(lambda n: jnp.sum(family.entropy(n, family.mean(n))))(natural)
+    assert np.all(np.isfinite(gradient["indicator"]))
+    draws = family.sample(natural, jax.random.key(0), (50,))["z"]
+    assert np.all(draws[:, 1] == 0)
+
+
+def test_categorical_divergence_is_infinite_off_the_support() -> None:
+    family = Categorical((), 2)
+    wide, narrow = {"indicator": jnp.zeros(2)}, {"indicator": jnp.asarray([0.0, -jnp.inf])}
+    assert np.isposinf(family.kl(wide, narrow))
+    np.testing.assert_allclose(family.kl(narrow, wide), math.log(2))
+
+
+def test_categorical_domain() -> None:
+    logits = jnp.asarray([[0.0, -jnp.inf], [-jnp.inf, -jnp.inf], [jnp.nan, 0.0], [jnp.inf, 0.0]])
+    got = Categorical((4,), 2).in_domain({"indicator": logits})
+    np.testing.assert_array_equal(got, [True, False, False, False])
+
+
+def test_multinomial_sums_to_one_over_its_support() -> None:
+    family = Multinomial((), 3)
+    natural = {"count": jnp.asarray([0.3, -1.0, 0.5]), "total": jnp.asarray(4.0)}
+    points = [x for x in itertools.product(range(5), repeat=3) if sum(x) == 4]
+    log_mass = jax.vmap(lambda t: family.inner(natural, {"count": t}))(
+        jnp.asarray(points, float)
+    ) - family.log_normalizer(natural)
+    log_h = [-sum(math.lgamma(k + 1) for k in x) for x in points]
+    mass = np.exp(np.asarray(log_mass) + np.array(log_h))
+    np.testing.assert_allclose(mass.sum(), 1)
+    mean = family.mean(natural)
+    np.testing.assert_allclose(mean["count"], mass @ np.array(points))
+    np.testing.assert_allclose(family.entropy(natural, mean), -(mass @ np.asarray(log_mass)))
+
+
+def test_multinomial_with_an_empty_category_and_an_empty_total() -> None:
+    family = Multinomial((2,), 2)
+    natural = {
+        "count": jnp.asarray([[0.0, -jnp.inf], [0.0, 1.0]]),
+        "total": jnp.asarray([3.0, 0.0]),
+    }
+    mean = family.mean(natural)
+    np.testing.assert_array_equal(mean["count"], [[3.0, 0.0], [0.0, 0.0]])
+    assert np.all(np.isfinite(family.entropy(natural, mean)))
+    np.testing.assert_array_equal(family.kl(natural, natural), 0)
+    back = family.natural(mean)
+    np.testing.assert_array_equal(back["total"], [3.0, 0.0])
+    assert not np.any(np.isnan(back["count"]))
+    draws = family.sample(natural, jax.random.key(0), (10,))["x"]
+    np.testing.assert_array_equal(draws.sum(axis=-1), np.broadcast_to([3, 0], (10, 2)))
+    law = family.marginals(natural)["x"]
+    np.testing.assert_array_equal(law.sample(jax.random.key(0)).sum(axis=-1), [3, 0])
+
+
+def test_poisson_matches_scipy_and_allows_rate_zero() -> None:
+    family = Poisson((2,))
+    natural = {"count": jnp.asarray([math.log(2.5), -jnp.inf])}
+    mean = family.mean(natural)
+    np.testing.assert_allclose(mean["count"], [2.5, 0.0])
+    x = np.arange(60)
+    log_h = np.array([-math.lgamma(k + 1) for k in x])
+    log_mass = scipy.stats.poisson(2.5).logpmf(x)
+    expected = -(np.exp(log_mass) @ (log_mass - log_h))
+    np.testing.assert_allclose(family.entropy(natural, mean), [expected, 0.0], atol=1e-12)
+    np.testing.assert_array_equal(family.kl(natural, natural), 0)
+    np.testing.assert_array_equal(
+        family.in_domain({"count": jnp.asarray([jnp.inf, jnp.nan])}), [False, False]
+    )
