@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 import scipy.stats
 
 from lowerbound.family import Categorical, Multinomial, Poisson
+from tests.family.table import quick
 
 EXTREME = np.array(
     [
@@ -26,18 +28,29 @@ EXTREME_ENTROPY = [math.log(2), 0.0, math.log(2), 0.0, math.log(3)]
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_categorical_takes_logits_of_any_size(dtype: str) -> None:
     family = Categorical((5,), 3)
-    natural = {"indicator": jnp.asarray(EXTREME, dtype)}
-    mean = family.mean(natural)
-    np.testing.assert_allclose(family.entropy(natural, mean), EXTREME_ENTROPY, atol=1e-6)
-    np.testing.assert_allclose(family.kl(natural, natural), 0, atol=1e-6)
-    uniform = {"indicator": jnp.zeros((5, 3), dtype)}
-    divergence = math.log(3) - np.array(EXTREME_ENTROPY)
-    np.testing.assert_allclose(family.kl(natural, uniform), divergence, atol=1e-6)
-    assert np.all(family.in_domain(natural))
-    gradient = jax.grad(lambda n: jnp.sum(family.entropy(n, family.mean(n))))(natural)
-    assert np.all(np.isfinite(gradient["indicator"]))
-    draws = family.sample(natural, jax.random.key(0), (50,))["z"]
+
+    @quick
+    def evaluate(logits: jax.Array) -> list[Any]:
+        natural, uniform = {"indicator": logits}, {"indicator": jnp.zeros_like(logits)}
+        draws = family.sample(natural, jax.random.key(0), (50,))["z"]
+        entropy = family.entropy(natural, family.mean(natural))
+        gradient = jax.grad(
+            lambda logits: jnp.sum(
+                family.entropy({"indicator": logits}, family.mean({"indicator": logits}))
+            )
+        )(logits)
+        divergences = family.kl(natural, natural), family.kl(natural, uniform)
+        return [entropy, *divergences, gradient, family.in_domain(natural), draws]
+
+    entropy, to_itself, to_uniform, gradient, proper, draws = evaluate(jnp.asarray(EXTREME, dtype))
+    np.testing.assert_allclose(entropy, EXTREME_ENTROPY, atol=1e-6)
+    np.testing.assert_allclose(to_itself, 0, atol=1e-6)
+    np.testing.assert_allclose(to_uniform, math.log(3) - np.array(EXTREME_ENTROPY), atol=1e-6)
+    assert np.all(np.isfinite(gradient))
+    assert np.all(proper)
     assert np.all(draws[:, 1] == 0)
+    law = family.marginals({"indicator": jnp.asarray(EXTREME[1:2], dtype)})["z"]
+    np.testing.assert_array_equal(law.log_prob(jnp.asarray([0])), [0.0])
 
 
 def test_categorical_divergence_is_infinite_off_the_support() -> None:
@@ -74,14 +87,20 @@ def test_multinomial_with_an_empty_category_and_an_empty_total() -> None:
         "count": jnp.asarray([[0.0, -jnp.inf], [0.0, 1.0]]),
         "total": jnp.asarray([3.0, 0.0]),
     }
-    mean = family.mean(natural)
-    np.testing.assert_array_equal(mean["count"], [[3.0, 0.0], [0.0, 0.0]])
-    assert np.all(np.isfinite(family.entropy(natural, mean)))
-    np.testing.assert_array_equal(family.kl(natural, natural), 0)
-    back = family.natural(mean)
+
+    @quick
+    def evaluate(natural: dict[str, jax.Array]) -> list[Any]:
+        mean = family.mean(natural)
+        entropy, kl = family.entropy(natural, mean), family.kl(natural, natural)
+        draws = family.sample(natural, jax.random.key(0), (10,))["x"]
+        return [mean["count"], entropy, kl, family.natural(mean), draws]
+
+    mean, entropy, kl, back, draws = evaluate(natural)
+    np.testing.assert_array_equal(mean, [[3.0, 0.0], [0.0, 0.0]])
+    assert np.all(np.isfinite(entropy))
+    np.testing.assert_array_equal(kl, 0)
     np.testing.assert_array_equal(back["total"], [3.0, 0.0])
     assert not np.any(np.isnan(back["count"]))
-    draws = family.sample(natural, jax.random.key(0), (10,))["x"]
     np.testing.assert_array_equal(draws.sum(axis=-1), np.broadcast_to([3, 0], (10, 2)))
     law = family.marginals(natural)["x"]
     np.testing.assert_array_equal(law.sample(jax.random.key(0)).sum(axis=-1), [3, 0])

@@ -6,7 +6,6 @@ import pytest
 import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
-from jax import jit
 
 from lowerbound.family.special import (
     dirichlet_concentration,
@@ -17,8 +16,9 @@ from lowerbound.family.special import (
     multivariate_digamma,
     multivariate_gammaln,
 )
+from tests.family.table import quick
 
-compiled_concentration = jit(dirichlet_concentration)
+compiled_concentration = quick(dirichlet_concentration)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-14), ("float32", 1e-6)])
@@ -34,13 +34,13 @@ def test_inverse_digamma_inverts_digamma(dtype: str, tolerance: float) -> None:
 def test_log_minus_digamma_has_no_cancellation() -> None:
     a = 10.0 ** np.arange(-12, 13)
     got = np.asarray(log_minus_digamma(jnp.asarray(a)))
-    small = a < 100
+    small = a < 1000
     np.testing.assert_allclose(
         got[small], np.log(a[small]) - scipy.special.digamma(a[small]), rtol=1e-12
     )
     # 1/(2a) < log a - digamma(a) < 1/(2a) + 1/(12 a^2)
     big = a[~small]
-    np.testing.assert_allclose(got[~small], 1 / (2 * big) + 1 / (12 * big**2), rtol=1e-9)
+    np.testing.assert_allclose(got[~small], 1 / (2 * big) + 1 / (12 * big**2), rtol=1e-10)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7])

@@ -63,7 +63,7 @@ CASE = Case(
 
 def test_fit_is_a_fixed_point_and_finds_the_planted_blocks():
     (i, j, y), kwargs = arguments(0)
-    fit = lb.fit(model, i, j, y, method=lb.CAVI(restarts=5, tolerance=1e-13), seed=0, **kwargs)
+    fit = lb.fit(model, i, j, y, method=lb.CAVI(restarts=60, tolerance=1e-13), seed=0, **kwargs)
     phi = np.asarray(fit.posterior["z"].probs)
     joint = phi[i][:, :, None] * phi[j][:, None, :]
     a = 1.0 + np.einsum("p,pkl->kl", y, joint)

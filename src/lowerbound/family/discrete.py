@@ -99,8 +99,8 @@ class Categorical(ExponentialFamily):
         return {"z": jax.random.categorical(key, logits, shape=shape + self.batch_shape)}
 
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
-        """Categorical(logits)."""
-        return {"z": dist.Categorical(logits=natural["indicator"])}
+        """Categorical(logits), without NumPyro's check that refuses -inf."""
+        return {"z": dist.Categorical(logits=natural["indicator"], validate_args=False)}
 
     def in_domain(self, natural: Mapping[str, Array]) -> Array:
         """No NaN, no +inf, and some logit above -inf."""
@@ -178,7 +178,8 @@ class Multinomial(ExponentialFamily):
 
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
         """Multinomial(total, logits); NumPyro needs totals that are known, not traced."""
-        return {"x": dist.Multinomial(natural["total"].astype(int), logits=natural["count"])}
+        total = natural["total"].astype(int)
+        return {"x": dist.Multinomial(total, logits=natural["count"], validate_args=False)}
 
     def in_domain(self, natural: Mapping[str, Array]) -> Array:
         """As for the categorical, with total >= 0."""

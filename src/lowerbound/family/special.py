@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import digamma, gammaln, logsumexp, polygamma
+from jax.scipy.special import digamma, gammaln, logsumexp
 
 __all__ = [
     "dirichlet_concentration",
@@ -43,8 +43,14 @@ def log_minus_digamma(a: Array) -> Array:
 
 
 def _scaled_trigamma(a: Array) -> Array:
-    """The product a * trigamma(a), finite however small a is."""
-    return a * polygamma(1, 1 + a) + 1 / a
+    """The product a * trigamma(a) to about seven digits, finite however small a is."""
+    # Four steps of trigamma(x) = trigamma(x + 1) + 1/x^2, then the asymptotic series: it only
+    # steers Newton steps, and is far cheaper to compile than polygamma.
+    r = 1 / (a + 4)
+    r2 = r * r
+    series = 1 + r * (0.5 + r * (1 / 6 - r2 * (1 / 30 - r2 * (1 / 42 - r2 / 30))))
+    steps = sum(a / (a + j) ** 2 for j in range(1, 4))
+    return a * r * series + steps + 1 / a
 
 
 def _one_minus_scaled_trigamma(a: Array) -> Array:

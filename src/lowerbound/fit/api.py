@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.errors import ArgumentError, ReservedNameError, TooManyComponentsError
@@ -18,7 +17,7 @@ from lowerbound.fit.method import CAVI, as_method
 from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.predict import held_out_score
 from lowerbound.fit.result import Fit, make_fit
-from lowerbound.fit.start import start
+from lowerbound.fit.start import Chance, chances, start
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
 
@@ -80,15 +79,14 @@ def run_cavi(
     check_components(engine, model, seeded)
     given = _given(model, method)
     arrays = engine.prepare(model.arguments.data)
-    keys = jax.random.split(jax.random.key(seed), method.restarts)
-    states = starts(engine, arrays, keys, method, given, seeded)
+    states = starts(engine, arrays, seed, method, given, seeded)
     score = None
     if method.monitor is not None:
         score = held_out_score(model, method.monitor, engine, seed)
     outcome = run(
         engine, arrays, states, method.restarts, method.tolerance, method.max_sweeps, progress, score
     )
-    check_proper(engine, outcome.state)
+    check_proper(engine, outcome.proper)
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
 
@@ -155,40 +153,40 @@ def _given(model: Model, method: CAVI) -> dict[str, Any]:
         values = model.latent[name].support_values
         if values is not None:
             array = np.argmin(abs(array[..., None] - np.asarray(values)), axis=-1)
-        given[name] = jnp.asarray(array)
+        given[name] = array
     return given
 
 
 def starts(
     engine: Engine,
     arrays: Arrays,
-    keys: jax.Array,
+    seed: int,
     method: CAVI,
     given: Mapping[str, Any],
     seeded: int | None,
 ) -> State:
     """Starting states of all restarts, compiled together."""
     how = method.init if isinstance(method.init, str) else "auto"
-    key = ("start", len(keys), how, tuple(sorted(given)), seeded)
+    key = ("start", method.restarts, how, tuple(sorted(given)), seeded)
     if key not in engine.compiled:
 
-        def every(arrays: Arrays, keys: jax.Array, given: Mapping[str, Any]) -> State:
-            if len(keys) == 1:
-                one = start(engine, arrays, keys[0], how, given, seeded)
+        def every(arrays: Arrays, chance: Chance, given: Mapping[str, Any]) -> State:
+            if method.restarts == 1:
+                single = jax.tree.map(lambda a: a[0], chance)
+                one = start(engine, arrays, single, how, given, seeded)
                 return jax.tree.map(lambda a: a[None], one)
-            return jax.vmap(lambda k: start(engine, arrays, k, how, given, seeded))(keys)
+            return jax.vmap(lambda c: start(engine, arrays, c, how, given, seeded))(chance)
 
-        engine.compiled[key] = jax.jit(every)
-    states: State = engine.compiled[key](arrays, keys, dict(given))
+        engine.compiled[key] = engine.compile(every, arrays)
+    chance = chances(engine, seed, method.restarts, how, seeded)
+    states: State = engine.compiled[key](arrays, chance, dict(given))
     return states
 
 
-def check_proper(engine: Engine, state: State) -> None:
+def check_proper(engine: Engine, proper: np.ndarray) -> None:
     """Every factor must be a proper density; name the site whose factor is not."""
-    for block, family, natural in zip(
-        engine.joint.blocks, engine.family.families, state.naturals, strict=True
-    ):
-        if not bool(jnp.all(family.in_domain(natural))):
+    for block, fine in zip(engine.joint.blocks, proper, strict=True):
+        if not fine:
             sites = ", ".join(f"'{site}'" for site in block.sites)
             raise ArgumentError(
                 f"The optimal factor of {sites} is improper: the data and the prior leave a "

@@ -23,12 +23,14 @@ from lowerbound.bound import elbo_by_site
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, check_certificate, multi_affine
+from lowerbound.joint.certificate import QUICK_COMPILE
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.model import Model
 from lowerbound.update import State, Sweep
 
 Arrays = tuple[jax.Array, ...]
 _CACHE_SIZE = 32
+QUICK_BELOW = 100_000  # numbers in the compressed data
 _engines: OrderedDict[str, Engine] = OrderedDict()
 
 
@@ -54,6 +56,11 @@ class Engine:
         prepared: Arrays = self.compiled[key](dict(data))
         return prepared
 
+    def compile(self, function: Any, arrays: Arrays) -> Any:
+        """Jit with compilation effort in proportion to the work: small data compile quickly."""
+        small = sum(a.size for a in arrays) <= QUICK_BELOW
+        return jax.jit(function, compiler_options=QUICK_COMPILE if small else None)
+
     def cast(self, array: jax.Array) -> jax.Array:
         floating = jnp.issubdtype(array.dtype, jnp.floating)
         return array.astype(self.dtype) if floating else array
@@ -74,7 +81,7 @@ class Engine:
                 self.family, self.joint.summands, arrays, state.naturals, state.means
             )
 
-        return jax.jit(terms)
+        return jax.jit(terms, compiler_options=QUICK_COMPILE)
 
 
 def engine_for(

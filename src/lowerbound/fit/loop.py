@@ -48,6 +48,7 @@ class Outcome:
     sweeps: np.ndarray
     reasons: tuple[str, ...]
     converged: bool
+    proper: np.ndarray  # whether every factor of a block is a proper density
 
 
 def rounding(dtype: np.dtype[Any]) -> float:
@@ -55,8 +56,11 @@ def rounding(dtype: np.dtype[Any]) -> float:
     return 1e-10 if dtype == np.float64 else 1e-4
 
 
-def advance(engine: Engine, restarts: int) -> Callable[..., tuple[Carry, Array]]:
-    """Compiled: run up to `limit` sweeps of all restarts, freezing those that have stopped."""
+def advance(engine: Engine, arrays: Arrays, restarts: int) -> Callable[..., tuple[Carry, Array, Array]]:
+    """Compiled: run up to `limit` sweeps of all restarts, freezing those that have stopped.
+
+    Also returns the ELBO of each sweep and whether each block's factors are proper densities.
+    """
     key = ("advance", restarts)
     if key in engine.compiled:
         return engine.compiled[key]  # type: ignore[no-any-return]
@@ -72,7 +76,9 @@ def advance(engine: Engine, restarts: int) -> Callable[..., tuple[Carry, Array]]
         new, bound = sweep(arrays, single)
         return jax.tree.map(lambda a: a[None], new), bound[None]
 
-    def run(arrays: Arrays, carry: Carry, limit: Array, tolerance: Array) -> tuple[Carry, Array]:
+    def run(
+        arrays: Arrays, carry: Carry, limit: Array, tolerance: Array
+    ) -> tuple[Carry, Array, Array]:
         def body(loop: tuple[Array, Carry, Array]) -> tuple[Array, Carry, Array]:
             t, old, history = loop
             state, bound = many(arrays, old.state)
@@ -97,9 +103,11 @@ def advance(engine: Engine, restarts: int) -> Callable[..., tuple[Carry, Array]]
 
         blank = jnp.full((CHUNK, restarts), jnp.nan)
         _, carry, history = jax.lax.while_loop(more, body, (jnp.zeros((), int), carry, blank))
-        return carry, history
+        families = zip(engine.family.families, carry.state.naturals, strict=True)
+        proper = [jax.vmap(f.in_domain)(n).reshape(restarts, -1).all(1) for f, n in families]
+        return carry, history, jnp.stack(proper, axis=1)
 
-    compiled = jax.jit(run)
+    compiled = engine.compile(run, arrays)
     engine.compiled[key] = compiled
     return compiled
 
@@ -124,12 +132,12 @@ def run(
     of the ELBO.
     """
     began = time.perf_counter()
-    step = advance(engine, restarts)
+    step = advance(engine, arrays, restarts)
     carry = Carry(
         states,
-        jnp.full((restarts,), -jnp.inf),
-        jnp.zeros((restarts,), int),
-        jnp.zeros((restarts,), int),
+        np.full((restarts,), -np.inf),
+        np.zeros((restarts,), int),
+        np.zeros((restarts,), int),
     )
     histories: list[np.ndarray] = []
     seconds: list[float] = []
@@ -139,7 +147,9 @@ def run(
         while done < max_sweeps:
             limit = min(chunk, max_sweeps - done, CHUNK)
             before, start = carry, time.perf_counter()
-            carry, history = step(arrays, carry, limit, 0.0 if score else tolerance)
+            carry, history, proper = step(
+                arrays, carry, np.asarray(limit), np.asarray(0.0 if score else tolerance)
+            )
             history = np.asarray(history)
             count = int((~np.isnan(history)).any(axis=1).sum())
             now = time.perf_counter()
@@ -162,15 +172,18 @@ def run(
                 break
             if now - start < 0.25:
                 chunk = min(2 * chunk, CHUNK)
-    return _outcome(carry, histories, seconds, scores, tolerance, max_sweeps)
+    return _outcome(
+        carry, np.asarray(proper), histories, seconds, scores, tolerance, max_sweeps
+    )
 
 
 def _take(tree: Any, number: int) -> Any:
-    return jax.tree.map(lambda a: a[number], tree)
+    return jax.tree.map(lambda a: np.asarray(a)[number], tree)
 
 
 def _outcome(
     carry: Carry,
+    proper: np.ndarray,
     histories: list[np.ndarray],
     seconds: list[float],
     scores: list[float],
@@ -219,6 +232,7 @@ def _outcome(
         sweeps=sweeps,
         reasons=tuple(reasons),
         converged=converged,
+        proper=proper[best],
     )
 
 

@@ -26,6 +26,7 @@ from lowerbound.fit.predict import (
     predictive_draws,
     rows_of,
 )
+from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
 
@@ -62,7 +63,11 @@ class Posterior(Mapping[str, Distribution]):
             raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
         with jax.enable_x64(True):
             law = self._family.marginal(self._naturals, site)
-            return jax.tree.map(np.asarray, law)
+            plain = jax.tree.map(np.asarray, law)
+            if law.is_discrete and hasattr(law, "probs"):
+                # NumPyro computes probabilities on first use, in the caller's precision.
+                plain.probs = np.asarray(law.probs)
+            return plain
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sites)
@@ -96,10 +101,11 @@ class Fit:
     state: State
     family: MeanField
     function: Callable[..., Any]
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] | None  # None when loaded without the data
     kwargs: dict[str, Any]
     sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
     blocks: Any = None
+    saved: Saved | None = None  # what the file of a loaded fit holds of its call
 
     # -- the posterior ----------------------------------------------------------------------------
 
@@ -118,6 +124,8 @@ class Fit:
 
     def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         if site not in self.sites:
+            if not self._has_data:
+                raise needs_data(f"'{site}' is no latent site; deterministic sites")
             draws = self.sample(1000)
             if site not in draws:
                 known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
@@ -185,6 +193,7 @@ class Fit:
         return self.args is not None
 
     def _model(self) -> Model:
+        assert self.args is not None, "a fit without its data has no model"
         return trace_model(self.function, self.args, self.kwargs)
 
     def _derived(self, values: Mapping[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
@@ -206,6 +215,8 @@ class Fit:
     @property
     def elbo_terms(self) -> dict[str, float]:
         """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor."""
+        if self.saved is not None:
+            return dict(self.saved.elbo_terms)
         with jax.enable_x64(True):
             model = self._model()
             engine = engine_for(model, np.dtype(self.precision), self.blocks)
@@ -227,12 +238,11 @@ class Fit:
         with jax.enable_x64(True):
             key = jax.random.key(seed)
             values = self._latent_draws(draws, key)
-            model = self._model()
-            call: tuple[tuple[Any, ...], Mapping[str, Any]] = (self.args, self.kwargs)
+            call = self._call(args, kwargs)
             if args or kwargs:
-                call = new_call(model, self.args, self.kwargs, args, kwargs)
-                values = {n: v for n, v in values.items() if n not in model.local}
-            names = tuple(n for n, s in model.observed.items() if not s.is_factor)
+                local = [n for n, site in self.sites.items() if site["scope"] == "local"]
+                values = {n: v for n, v in values.items() if n not in local}
+            names = self.plan.observed
             plain = jax.tree.map(_plain, call, is_leaf=lambda a: isinstance(a, np.ma.MaskedArray))
             drawn = predictive_draws(
                 self.function, plain[0], plain[1], values, jax.random.fold_in(key, 1), names
@@ -279,16 +289,22 @@ class Fit:
     def _rows(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
     ) -> tuple[Rows, dict[str, jax.Array]]:
-        old = self._model()
-        call = new_call(old, self.args, self.kwargs, args, kwargs) if args or kwargs else (
-            self.args,
-            self.kwargs,
-        )
-        model = trace_model(self.function, *call)
+        model = trace_model(self.function, *self._call(args, kwargs))
         rows = rows_of(model, np.dtype(self.precision))
         values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
         shared = {n: values[n] for n in model.latent if n not in model.local}
         return rows, shared
+
+    def _call(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the fit, with the new ones put in."""
+        if self.args is None:
+            assert self.saved is not None
+            return self.saved.call(self.function, self.sites, args, kwargs)
+        if args or kwargs:
+            return new_call(self._model(), self.args, self.kwargs, args, kwargs)
+        return self.args, self.kwargs
 
     def _global_means(self, rows: Rows, values: Mapping[str, jax.Array]) -> Any:
         """E_q of the global statistics: exact where the fit has the same block, else from draws."""

@@ -7,16 +7,18 @@ density, so that any mixture (Poisson, Bernoulli, Gaussian, ...) starts the same
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
 from lowerbound.fit.engine import Arrays, Engine
-from lowerbound.joint import gradient
+from lowerbound.joint import Block, gradient
 from lowerbound.update import State
 
 STARTS = ("auto", "k-means++", "rows", "random", "prior")
@@ -25,47 +27,96 @@ STARTS = ("auto", "k-means++", "rows", "random", "prior")
 def start(
     engine: Engine,
     arrays: Arrays,
-    key: Array,
+    chance: Chance,
     how: str,
     given: Mapping[str, Array],
     seeded: int | None,
 ) -> State:
     """A starting state. `seeded` is the block of mixture assignments to seed, if there is one."""
     state = from_prior(engine, arrays)
-    keys = iter(jax.random.split(key, len(state.means) + 1))
-    if how != "prior":
-        for number, family in enumerate(engine.family.families):
-            mean = scattered(family, state.naturals[number], state.means[number], next(keys))
-            state = _with(state, number, state.naturals[number], mean)
+    for number, noise in chance.noise.items():
+        family = engine.family.families[number]
+        mean = scattered(family, state.naturals[number], state.means[number], noise)
+        state = _with(state, number, state.naturals[number], mean)
     if given:
         state = at_values(engine, state, given)
+        leading = [b for b in engine.joint.blocks if set(b.sites) & set(given)]
+        state = follow(engine, arrays, state, leading)
     elif seeded is not None and how in ("auto", "k-means++", "rows"):
-        rows = "rows" if how == "rows" else "k-means++"
-        state = seed_rows(engine, arrays, state, next(keys), seeded, rows)
+        state = seed_rows(engine, arrays, state, chance, seeded, how)
     return engine.cast_tree(state)  # type: ignore[no-any-return]
+
+
+class Chance(NamedTuple):
+    """The random numbers of one start, drawn on the host (they cost nothing to compile)."""
+
+    noise: dict[int, Array]  # block -> standard normal or exponential numbers
+    rows: Array  # K distinct rows
+    uniforms: Array  # K numbers in (0, 1), which pick rows one by one
+
+
+def chances(
+    engine: Engine, seed: int, restarts: int, how: str, seeded: int | None
+) -> Chance:
+    """Independent random numbers for every restart; leading axis = restarts."""
+    drawn = []
+    for rng in np.random.default_rng(seed).spawn(restarts):
+        noise = {}
+        for number, family in enumerate(engine.family.families):
+            shapes = family.statistic_shapes()
+            if how == "prior" or family.name not in _NOISE:
+                continue
+            if number == seeded and how != "random":
+                continue  # seeding replaces it
+            name, copies = _NOISE[family.name]
+            shape = (copies, *shapes[name]) if copies > 1 else shapes[name]
+            draw = rng.standard_normal if name == "x" else rng.standard_exponential
+            noise[number] = draw(shape).astype(engine.dtype)
+        rows, uniforms = np.zeros(0, int), np.zeros(0)
+        if seeded is not None:
+            family = engine.family.families[seeded]
+            count = math.prod(family.batch_shape)
+            components = family.statistic_shapes()["indicator"][-1]
+            rows = rng.choice(count, components, replace=False)
+            uniforms = rng.random(components)
+        drawn.append(Chance(noise, rows, uniforms))
+    stacked: Chance = jax.tree.map(lambda *each: np.stack(each), *drawn)
+    return stacked
+
+
+# Which statistic gives the noise its shape, and how many copies are needed.
+_NOISE = {
+    "Normal": ("x", 1),
+    "MultivariateNormal": ("x", 1),
+    "Dirichlet": ("log", 1),
+    "Beta": ("log", 2),
+    "Categorical": ("indicator", 1),
+}
 
 
 def from_prior(engine: Engine, arrays: Arrays) -> State:
     """Every factor at its prior, given the means of the factors before it."""
     extras = engine.extras(arrays)
-    naturals: list[Natural] = []
-    means: list[Mean] = []
-    for family, extra in zip(engine.family.families, extras, strict=True):
-        naturals.append(engine.cast_tree({**family.default(extra), **extra}))
-        means.append(family.mean(naturals[-1]))
-    state = State(tuple(naturals), tuple(means))
-    for block, family, extra in zip(
-        engine.joint.blocks, engine.family.families, extras, strict=True
-    ):
-        own = [s for s in engine.joint.summands if s.site in block.sites and block.number in s.blocks]
-        if not own:
-            continue
-        natural = {**gradient(own, arrays, state.means, block.number), **extra}
-        default = state.naturals[block.number]
-        proper = family.in_domain(natural)
-        natural = {k: _where(proper, natural[k], default[k]) for k in natural}
-        state = _with(state, block.number, natural, family.mean(natural))
-    return state
+    families = engine.family.families
+    naturals = tuple(
+        engine.cast_tree({**family.default(extra), **extra})
+        for family, extra in zip(families, extras, strict=True)
+    )
+    means: dict[int, Mean] = {}
+    for block in engine.joint.blocks:
+        number, family = block.number, families[block.number]
+        own = [s for s in engine.joint.summands if s.site in block.sites and number in s.blocks]
+        if own:
+            for parent in sorted(set().union(*(s.blocks for s in own))):
+                if parent not in means:
+                    means[parent] = families[parent].mean(naturals[parent])
+            given = tuple(means.get(n, {}) for n in range(len(families)))
+            natural = {**gradient(own, arrays, given, number), **extras[number]}
+            proper = family.in_domain(natural)
+            natural = {k: _where(proper, natural[k], naturals[number][k]) for k in natural}
+            naturals = (*naturals[:number], natural, *naturals[number + 1 :])
+        means[number] = family.mean(naturals[number])
+    return State(naturals, tuple(means[n] for n in range(len(families))))
 
 
 def _where(condition: Array, first: Array, second: Array) -> Array:
@@ -73,27 +124,23 @@ def _where(condition: Array, first: Array, second: Array) -> Array:
     return jnp.where(spread, first, second)
 
 
-def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, key: Array) -> Mean:
+def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, noise: Array) -> Mean:
     """Mean parameters moved by chance, to break the symmetry between equal factors."""
-    match type(family).__name__:
+    match family.name:
         case "Normal":
             sd = jnp.minimum(jnp.sqrt(jnp.maximum(mean["x2"] - mean["x"] ** 2, 0.0)), 1.0)
-            x = mean["x"] + sd * jax.random.normal(key, mean["x"].shape, mean["x"].dtype)
+            x = mean["x"] + sd * noise
             return {"x": x, "x2": x**2 + sd**2}
         case "MultivariateNormal":
             x = mean["x"]
             variance = jnp.diagonal(mean["xx"], axis1=-2, axis2=-1) - x**2
             sd = jnp.minimum(jnp.sqrt(jnp.maximum(variance, 0.0)), 1.0)
-            x = x + sd * jax.random.normal(key, x.shape, x.dtype)
+            x = x + sd * noise
             outer = x[..., :, None] * x[..., None, :]
             return {"x": x, "xx": outer + (sd**2)[..., None] * jnp.eye(x.shape[-1], dtype=x.dtype)}
-        case "Gamma":
-            return family.mean(_concentrated(family, natural))
         case "Dirichlet":
-            noise = jax.random.exponential(key, natural["log"].shape, natural["log"].dtype)
             return family.mean({"log": jnp.maximum(natural["log"], -0.9) + noise})
         case "Beta":
-            noise = jax.random.exponential(key, (2, *natural["log"].shape), natural["log"].dtype)
             return family.mean(
                 {
                     "log": jnp.maximum(natural["log"], -0.9) + noise[0],
@@ -101,19 +148,8 @@ def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, key: Arra
                 }
             )
         case "Categorical":
-            noise = jax.random.exponential(key, natural["indicator"].shape, mean["indicator"].dtype)
-            return {"indicator": noise / noise.sum(-1, keepdims=True)}
+            return {"indicator": jax.nn.one_hot(jnp.argmax(noise, -1), noise.shape[-1], dtype=noise.dtype)}
     return mean
-
-
-def _concentrated(family: Any, natural: Natural) -> Natural:
-    """The Gamma of the same mean whose shape is at least one."""
-    shape = (natural["log"] + 1.0) / family.power
-    target = jnp.maximum(shape, 1.0)
-    return {
-        "log": target * family.power - 1.0,
-        "power": natural["power"] * target / shape,
-    }
 
 
 def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State:
@@ -130,6 +166,15 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State
     return state
 
 
+def follow(engine: Engine, arrays: Arrays, state: State, leading: list[Block]) -> State:
+    """Update all other blocks once, so that the leading ones are not forgotten in the first sweep."""
+    lead = {block.number for block in leading}
+    for number in engine.sweep.order:
+        if number not in lead and not engine.joint.blocks[number].sequential:
+            state, _ = engine.sweep.update(arrays, state, number)
+    return state
+
+
 def _centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
     """A central point value of a joint family, from its mean parameters."""
     if "power" in mean:  # Normal-Gamma
@@ -143,7 +188,7 @@ def _centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
 
 
 def seed_rows(
-    engine: Engine, arrays: Arrays, state: State, key: Array, seeded: int, how: str
+    engine: Engine, arrays: Arrays, state: State, chance: Chance, seeded: int, how: str
 ) -> State:
     """Responsibilities from K rows of the data, and the other factors given them.
 
@@ -169,22 +214,20 @@ def seed_rows(
 
     base = jnp.full((rows, categories), 0.5 / categories, dtype)
     if how == "rows":
-        chosen = jax.random.choice(key, rows, (categories,), replace=False)
-        indicator = base.at[chosen, jnp.arange(categories)].add(0.5 * share)
+        indicator = base.at[chance.rows, jnp.arange(categories)].add(0.5 * share)
         return given(indicator, state)
 
-    def body(k: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        indicator, gap, key = carry
-        key, pick = jax.random.split(key)
-        row = jax.random.categorical(pick, jnp.log(gap))
+    def body(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        indicator, gap = carry
+        total = jnp.cumsum(gap)
+        row = jnp.searchsorted(total, chance.uniforms[k] * total[-1])
         indicator = indicator.at[row, k].add(0.5 * share)
         score = gradient(engine.joint.summands, arrays, given(indicator, state).means, seeded)
         own = score["indicator"].reshape(rows, categories)[:, k]
-        gap = jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6)
-        return indicator, gap, key
+        return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6)
 
-    gap = jnp.full((rows,), jnp.finfo(dtype).max / rows, dtype)
-    indicator, _, _ = jax.lax.fori_loop(0, categories, body, (base, gap, key))
+    gap = jnp.full((rows,), jnp.finfo(dtype).max / (2 * rows), dtype)
+    indicator, _ = jax.lax.fori_loop(0, categories, body, (base, gap))
     return given(indicator, state)
 
 

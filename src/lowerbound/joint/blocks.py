@@ -21,6 +21,14 @@ from lowerbound.joint.terms import Atom, Factor, Index, Label, Term, index_key, 
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A term of log p, and the site whose density holds it."""
+
+    site: str
+    term: Term
+
+
+@dataclass(frozen=True)
 class Layout:
     """Where a site's axes go: batch axes in the block's order, the rest raveled into a vector."""
 
@@ -31,17 +39,21 @@ class Layout:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
+        """The shape of the independent copies."""
         return tuple(self.shape[a] for a in self.batch)
 
     @property
     def vector_shape(self) -> tuple[int, ...]:
+        """The shape of what each copy ravels."""
         return tuple(self.shape[a] for a in self.vector)
 
     @property
     def size(self) -> int:
+        """How many numbers of the site each copy holds."""
         return math.prod(self.vector_shape)
 
     def split(self, index: Sequence[Index]) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
+        """The index expressions of the batch axes, and those of the vector axes."""
         return tuple(index[a] for a in self.batch), tuple(index[a] for a in self.vector)
 
 
@@ -56,6 +68,7 @@ class Read:
     index: tuple[Index, ...]
 
     def view(self, statistics: Mapping[str, Array]) -> Array:
+        """The statistic's window, an array of `shape`."""
         array = statistics[self.statistic]
         for offset, (start, size) in enumerate(reversed(self.slices)):
             axis = array.ndim - 1 - offset
@@ -89,6 +102,7 @@ class Block:
 
     @property
     def sites(self) -> tuple[str, ...]:
+        """The latent sites of the factor, its precision last."""
         return (*self.layouts, *((self.scale,) if self.scale else ()))
 
     # -- values -----------------------------------------------------------------------------------
@@ -112,11 +126,15 @@ class Block:
         if self.scale:
             values[self.scale] = packed["z"]
         for name, layout in self.layouts.items():
-            lead = array.ndim - len(self.batch_shape) - (1 if self.is_vector else len(layout.vector))
+            lead = (
+                array.ndim - len(self.batch_shape) - (1 if self.is_vector else len(layout.vector))
+            )
             piece = array
             if self.is_vector:
                 piece = _window(array, array.ndim - 1, layout.start, layout.size)
-                piece = piece.reshape((*array.shape[:lead], *self.batch_shape, *layout.vector_shape))
+                piece = piece.reshape(
+                    (*array.shape[:lead], *self.batch_shape, *layout.vector_shape)
+                )
             order = (*layout.batch, *layout.vector)
             back = [order.index(a) for a in range(len(order))]
             values[name] = jnp.transpose(piece, (*range(lead), *(lead + b for b in back)))
@@ -130,6 +148,7 @@ class Block:
 
     @property
     def is_vector(self) -> bool:
+        """Whether its Gaussian sites are raveled into one vector per copy."""
         return self.kind == "gaussian" or (self.kind == "normal_gamma" and self.static["full"])
 
     # -- statistics -------------------------------------------------------------------------------
@@ -196,8 +215,8 @@ class Block:
     def _read_gaussian(
         self, first: str, second: str, gaussians: Sequence[tuple[str, tuple[Index, ...]]]
     ) -> Read | None:
-        slices, shape, index = [], list(self.batch_shape), []
-        batches = []
+        slices, shape, batches = [], list(self.batch_shape), []
+        index: list[Index] = []
         for site, where in gaussians:
             layout = self.layouts[site]
             batch, vector = layout.split(where)
@@ -269,6 +288,7 @@ class Block:
 
 
 def same_index(first: Sequence[Index], *others: Sequence[Index]) -> bool:
+    """Whether the index expressions read the same positions, one by one."""
     keys = [index_key(i) for i in first]
     return all([index_key(i) for i in other] == keys for other in others)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.blocks import Entry
 from lowerbound.joint.derive import Constraint, Latent
-from lowerbound.joint.statistics import Entry
 from lowerbound.joint.terms import (
     Array,
     Atom,

@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betaln, gammaln, multigammaln
 
+from lowerbound.joint.indicators import elementwise
 from lowerbound.joint.matrices import inverse, log_determinant
+from lowerbound.joint.monomials import exponential, logarithm, monomial, power, with_atom
 from lowerbound.joint.rules_structure import reindexed
 from lowerbound.joint.terms import Array, Atom, Gather, Index, is_static
 from lowerbound.joint.value import (
@@ -26,17 +28,11 @@ from lowerbound.joint.value import (
     add,
     broadcast,
     dense,
-    elementwise,
-    exponential,
     first_poison,
     lift,
-    logarithm,
-    monomial,
-    power,
     shape_of,
     times,
     total,
-    with_atom,
 )
 
 Outcome = Value | Poison
@@ -79,7 +75,7 @@ softplus = _special("softplus", lambda a: jnp.logaddexp(a, 0.0))
 
 
 def log_factorial(operand: Operand) -> Outcome:
-    """log x!, an atom of its own when x is a latent count."""
+    """The log factorial log x!, an atom of its own when x is a latent count."""
 
     def inner(value: Value) -> Outcome | None:
         split = monomial(value)
@@ -97,7 +93,7 @@ def _count(site: str) -> Atom:
 
 
 def log_sum_exp(operand: Operand) -> Outcome:
-    """log sum_k exp(a_k) over the last axis; log pi is normalised already."""
+    """The sum log sum_k exp(a_k) over the last axis; log pi is normalised already."""
     result = logarithm(total(exponential(operand), [-1]))
     return replace(result, operation="logsumexp") if isinstance(result, Poison) else result
 
@@ -145,6 +141,7 @@ def _half_normal(x: Operand, scale: Operand) -> Operand:
 
 def _multivariate_normal(x: Operand, loc: Operand, matrix: Operand, kind: str) -> Operand:
     size = shape_of(x)[-1]
+    precision: Operand
     if kind == "scale_tril":
         root = inverse(matrix)
         precision = _matmul(_transpose(root), root)
@@ -264,13 +261,11 @@ def _bernoulli(x: Operand, probs: Operand) -> Operand:
 
 def _binomial_kernel(x: Operand, total_count: Operand, probs: Operand) -> Operand:
     failures = add(total_count, times(x, -1.0))
-    return add(
-        _x_log(x, probs), _x_log(failures, add(1.0, times(probs, -1.0)))
-    )
+    return add(_x_log(x, probs), _x_log(failures, add(1.0, times(probs, -1.0))))
 
 
 def _x_log(x: Operand, y: Operand) -> Operand:
-    """x log y, which is 0 at x = 0 even where y is 0."""
+    """The product x log y, which is 0 at x = 0 even where y is 0."""
 
     def on_constants(a: Array, b: Array) -> Array:
         from jax.scipy.special import xlogy

@@ -86,6 +86,7 @@ class Derivation:
 
 
 def latent_of(site: Site) -> Latent:
+    """A latent site as the derivation sees it."""
     return Latent(site.name, site.shape, domain_of(site), site.support_values)
 
 
@@ -121,6 +122,11 @@ def domain_of(site: Site) -> str:
     return "other"
 
 
+def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of which only shape and type are known."""
+    return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
+
+
 def trace_program(model: Model, data: Mapping[str, Any]) -> Program:
     """Trace the parameters of every site's density as functions of latents and data."""
     latents = tuple(latent_of(site) for site in model.latent.values())
@@ -143,7 +149,7 @@ def trace_program(model: Model, data: Mapping[str, Any]) -> Program:
                 record["log_density"] = density.distribution.log_density
                 record["value"] = density.value
             elif kind in TEMPLATES:
-                parameters = TEMPLATES[kind].parameters(density.distribution)
+                parameters: dict[str, Any] = TEMPLATES[kind].parameters(density.distribution)
                 fixed["strings"] = {k: v for k, v in parameters.items() if isinstance(v, str)}
                 record["parameters"] = {
                     k: v for k, v in parameters.items() if not isinstance(v, str)
@@ -162,12 +168,12 @@ def trace_program(model: Model, data: Mapping[str, Any]) -> Program:
         return collected
 
     shapes = {
-        site.name: jax.ShapeDtypeStruct(
+        site.name: abstract(
             site.shape, np.dtype(int) if site.support_values is not None else np.dtype(float)
         )
         for site in model.latent.values()
     }
-    arrays = {name: jax.ShapeDtypeStruct(np.shape(a), a.dtype) for name, a in data.items()}
+    arrays = {name: abstract(np.shape(a), a.dtype) for name, a in data.items()}
     closed, out_shape = jax.make_jaxpr(outputs, return_shape=True)(shapes, arrays)
     return Program(closed, jax.tree.structure(out_shape), static, latents, names)
 

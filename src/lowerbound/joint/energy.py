@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as JaxArray
 
-from lowerbound.joint.blocks import Block, Read, private_labels
-from lowerbound.joint.statistics import Entry
+from lowerbound.joint.blocks import Block, Entry, Read, private_labels
 from lowerbound.joint.terms import (
     Array,
     Gather,
@@ -33,6 +32,7 @@ from lowerbound.joint.terms import (
 from lowerbound.joint.value import contract
 
 Statistics = tuple[dict[str, JaxArray], ...]  # one dictionary per block, by block number
+Stored = tuple[tuple[int, tuple[Label, ...]], ...]  # slots of the compressed data, with labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,12 @@ class Summand:
 
     site: str
     coefficient: float
-    constants: tuple[tuple[int, tuple[Label, ...]], ...]
+    constants: Stored
     reads: tuple[Read, ...]
 
     @property
     def blocks(self) -> frozenset[int]:
+        """The numbers of the blocks that the summand depends on."""
         return frozenset(read.block for read in self.reads)
 
 
@@ -64,6 +65,7 @@ class Store:
         self.known: dict[object, int] = {}
 
     def put(self, array: Array) -> int:
+        """The number of the array, which is stored when it is new."""
         key = array_key(array)
         if key not in self.known:
             self.known[key] = len(self.arrays)
@@ -156,9 +158,11 @@ def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand
         total: Array = np.zeros(())
         for i in merge:
             array, span = parts[i][0] if parts[i] else (np.ones(()), ())
-            total = total + coefficients[i] * align(array, span, order)  # type: ignore[operator]
-        constants = ((store.put(total), order),) if np.ndim(total) or not is_static(total) else ()
-        coefficient = 1.0 if constants else float(total)  # type: ignore[arg-type]
+            total = total + coefficients[i] * align(array, span, order)
+        constants: Stored = (
+            ((store.put(total), order),) if np.ndim(total) or not is_static(total) else ()
+        )
+        coefficient = 1.0 if constants else float(total)
         summands.append(Summand(first.site, coefficient, constants, stored))
     for i in range(len(parts)):
         if i not in merge:
@@ -205,13 +209,13 @@ def _compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, 
         arrays.append((contract(factors, output), output))
     arrays.sort(key=lambda part: -len(part[1]))
     nested: list[tuple[Array, tuple[Label, ...]]] = []
-    for array, span in arrays:  # a factor on fewer labels multiplies one on more
+    for array, labels in arrays:  # a factor on fewer labels multiplies one on more
         for number, (other, wide) in enumerate(nested):
-            if set(span) <= set(wide):
-                nested[number] = (other * align(array, span, wide), wide)  # type: ignore[operator]
+            if set(labels) <= set(wide):
+                nested[number] = (other * align(array, labels, wide), wide)
                 break
         else:
-            nested.append((array, span))
+            nested.append((array, labels))
     return nested
 
 
@@ -261,7 +265,7 @@ def gradient(
     statistics: Statistics,
     block: int,
 ) -> dict[str, JaxArray]:
-    """d energy / d mean parameters of one block: its optimal natural parameters (eq:optimal-qj)."""
+    """The optimal natural parameters of a block, d energy / d mean parameters (eq:optimal-qj)."""
     mine = [s for s in summands if block in s.blocks]
 
     def partial(own: dict[str, JaxArray]) -> JaxArray:
@@ -274,9 +278,5 @@ def gradient(
 
 def _symmetric(name: str, array: JaxArray, statistics: Mapping[str, JaxArray]) -> JaxArray:
     """Matrix statistics are symmetric, so only the symmetric part of their gradient matters."""
-    matrix = name in ("xx", "matrix") or (
-        name == "pxx" and array.ndim > statistics["px"].ndim
-    )
+    matrix = name in ("xx", "matrix") or (name == "pxx" and array.ndim > statistics["px"].ndim)
     return 0.5 * (array + jnp.swapaxes(array, -1, -2)) if matrix else array
-
-

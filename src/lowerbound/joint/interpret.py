@@ -2,7 +2,8 @@
 
 Equations that no latent site touches are evaluated as they are (in NumPy where their inputs are
 known while deriving, so that index arithmetic stays visible). The others go through the rules of
-`rules_elementwise` and `rules_structure`; a primitive without a rule yields a `Poison`.
+`rules_elementwise`, `rules_structure` and `rules_indexing`; a primitive without a rule yields a
+`Poison`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from lowerbound.joint import rules_elementwise, rules_structure, static
-from lowerbound.joint.value import (
-    Operand,
-    Poison,
-    Value,
-    first_poison,
-    full,
-    sites_of,
-)
+from lowerbound.joint import rules_elementwise, rules_indexing, rules_structure, static
+from lowerbound.joint.value import Operand, Poison, Value, first_poison, full, sites_of
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**rules_elementwise.RULES, **rules_structure.RULES}
+RULES: dict[str, Rule] = {
+    **rules_elementwise.RULES,
+    **rules_structure.RULES,
+    **rules_indexing.RULES,
+}
 
 # Names of jitted functions that say less than the primitive inside them.
 _ANONYMOUS = {"<lambda>", "_where", "clip", "fn", "f", "_einsum", "jit"}
@@ -62,6 +61,8 @@ class _Interpreter:
         inner = _called(equation)
         if inner is not None:
             return self.call(equation, inner, inputs)
+        if name == "cond" and isinstance(inputs[0], np.ndarray):  # the branch is known
+            return self.call(equation, equation.params["branches"][int(inputs[0])], inputs[1:])
         shapes = [v.aval.shape for v in equation.outvars]
         if all(not isinstance(o, Value | Poison) for o in inputs):
             return self.constant(equation, inputs)
@@ -71,31 +72,40 @@ class _Interpreter:
         rule = RULES.get(name)
         if rule is None:
             if not sites_of(*inputs):
-                arrays = [full(o) if isinstance(o, Value) else o for o in inputs]
+                arrays = [
+                    full(o).astype(v.aval.dtype) if isinstance(o, Value) else o
+                    for o, v in zip(inputs, equation.invars, strict=True)
+                ]
                 return self.constant(equation, arrays)
             reason = f"no rule for the operation {name}"
             outcome: Any = [Poison(name, reason, sites_of(*inputs), s) for s in shapes]
         else:
             outcome = rule(*inputs, aval=equation.outvars[0].aval, **equation.params)
         outputs = outcome if isinstance(outcome, list) else [outcome]
-        where = None
-        for i, output in enumerate(outputs):
-            if isinstance(output, Poison) and not output.where:
-                where = where or user_line(equation)
-                outputs[i] = replace(output, where=where)
-        return outputs
+        return [
+            replace(o, shape=shape, where=o.where or user_line(equation))
+            if isinstance(o, Poison)
+            else o
+            for o, shape in zip(outputs, shapes, strict=True)
+        ]
 
     def call(self, equation: Any, inner: Any, inputs: list[Operand]) -> list[Operand]:
         jaxpr, consts = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, [])
         if all(not isinstance(o, Value | Poison) for o in inputs) and not jaxpr.eqns:
             return self.run(jaxpr, consts, inputs)
         outputs = self.run(jaxpr, consts, inputs)
-        name = str(equation.params.get("name", ""))
-        if not name or name in _ANONYMOUS or first_poison(inputs):
+        if first_poison(inputs) is not None or first_poison(outputs) is None:
             return outputs
-        return [
-            replace(o, operation=name.lstrip("_")) if isinstance(o, Poison) else o for o in outputs
-        ]
+        name = str(equation.params.get("name", ""))
+        where = user_line(equation)
+        named = bool(name) and name not in _ANONYMOUS
+
+        def seen_from_outside(poison: Poison) -> Poison:
+            if named:  # the traceback inside a cached jaxpr may be that of an earlier call
+                return replace(poison, operation=name.lstrip("_"), where=where or poison.where)
+            return replace(poison, where=poison.where or where)
+
+        return [seen_from_outside(o) if isinstance(o, Poison) else o for o in outputs]
 
     def constant(self, equation: Any, inputs: list[Any]) -> list[Operand]:
         name, params = equation.primitive.name, equation.params
@@ -110,9 +120,11 @@ class _Interpreter:
             outputs = [rules_structure.broadcast_in_dim(inputs[0], aval=aval, **params)]
         elif name in static.NUMPY and all(isinstance(a, np.ndarray) for a in inputs):
             result = static.NUMPY[name](*inputs, aval=aval, **params)
-            outputs = [np.asarray(r, dtype=aval.dtype) for r in result] if isinstance(
-                result, list
-            ) else [np.asarray(result, dtype=aval.dtype)]
+            outputs = (
+                [np.asarray(r, dtype=aval.dtype) for r in result]
+                if isinstance(result, list)
+                else [np.asarray(result, dtype=aval.dtype)]
+            )
         else:
             bound = equation.primitive.bind(*inputs, **params)
             outputs = list(bound) if equation.primitive.multiple_results else [bound]
@@ -131,7 +143,7 @@ def _concrete(array: Any) -> Any:
     """Closed-over arrays are known while deriving; tracers are not."""
     if isinstance(array, jax.core.Tracer):
         return array
-    return np.asarray(array) if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key) else array
+    return np.asarray(array) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def _called(equation: Any) -> Any:

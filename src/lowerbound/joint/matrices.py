@@ -8,6 +8,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.indicators import close, expose
+from lowerbound.joint.monomials import logarithm, power
 from lowerbound.joint.terms import (
     Array,
     Atom,
@@ -24,16 +26,13 @@ from lowerbound.joint.value import (
     Operand,
     Poison,
     Value,
-    close,
+    add,
     constant,
     dense,
-    expose,
     first_poison,
     full,
     lift,
-    logarithm,
     poisoned,
-    power,
     times,
     total,
 )
@@ -51,7 +50,7 @@ def log_determinant(operand: Operand) -> Outcome:
     def scaled(scale: Value, atom: Factor[Atom], size: int) -> Outcome:
         logdet = replace(scale, terms=(Term(1.0, (), (_matrix_function(atom, "logdet"),)),))
         sign = -1.0 if atom.atom.function == "inverse" else 1.0
-        return times(logarithm(scale), float(size)) + times(logdet, sign)
+        return add(times(logarithm(scale), float(size)), times(logdet, sign))
 
     def diagonal(vector: Value) -> Outcome:
         return total(logarithm(vector), [-1])
@@ -63,7 +62,8 @@ def inverse(operand: Operand) -> Outcome:
     """M^-1 over the last two axes."""
 
     def on_constant(matrix: Array) -> Array:
-        return jnp.linalg.inv(matrix)
+        inverted: Array = jnp.linalg.inv(matrix)
+        return inverted
 
     def scaled(scale: Value, atom: Factor[Atom], size: int) -> Outcome:
         function = "power" if atom.atom.function == "inverse" else "inverse"
@@ -176,7 +176,7 @@ def _of_matrix(
                 Value((*scale.shape, 1, 1), (*reciprocal.axes, None, None), reciprocal.terms),
                 _labelled(result, value),
             )
-        return times(logarithm(scale), float(size)) + _labelled(result, batch)
+        return add(times(logarithm(scale), float(size)), _labelled(result, batch))
     return None
 
 
@@ -191,7 +191,7 @@ def _labelled(array: Array, like: Value) -> Value:
 
 
 def _diagonal_of(value: Value) -> Value | None:
-    """v when the value is diag(v): every term holds a constant that vanishes off the diagonal."""
+    """The v of diag(v): every term holds a constant that vanishes off the diagonal."""
     i, j = value.axes[-2:]
     if i is None or j is None:
         return None

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.errors import Residual
-from lowerbound.joint.blocks import Block
+from lowerbound.joint.blocks import Block, Entry
 from lowerbound.joint.coupling import Restriction, restriction, separate
-from lowerbound.joint.derive import Derivation, Latent, Program, derive, trace_program
+from lowerbound.joint.derive import Derivation, Latent, Program, abstract, derive, trace_program
 from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
-from lowerbound.joint.statistics import Entry, Misfit, find_blocks
+from lowerbound.joint.statistics import Misfit, find_blocks
 from lowerbound.joint.terms import Array
 from lowerbound.joint.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
@@ -30,6 +30,7 @@ class Structure:
     residuals: tuple[Residual, ...]
 
     def block_of(self, site: str) -> Block:
+        """The block that holds a latent site."""
         return next(block for block in self.blocks if site in block.sites)
 
 
@@ -48,10 +49,12 @@ class Joint:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        """The factors of q, in program order."""
         return self.structure.blocks
 
     @property
     def summands(self) -> tuple[Summand, ...]:
+        """The summands of E_q[log p]."""
         return self.structure.summands
 
 
@@ -76,21 +79,20 @@ def multi_affine(
         weights = {site: (axis, arrays["weights"]) for site, axis in (weighted or {}).items()}
         derivation = derive(traced, {k: arrays[k] for k in data}, weights)
         store = Store()
-        found["structure"] = _structure(
-            model, traced, derivation, store, partition, apart
-        )
+        found["structure"] = _structure(model, traced, derivation, store, partition, apart)
         return tuple(jnp.asarray(array) for array in store.arrays)
 
-    shapes = {k: jax.ShapeDtypeStruct(np.shape(a), a.dtype) for k, a in data.items()}
+    shapes = {k: abstract(np.shape(a), a.dtype) for k, a in data.items()}
     if weighted:
         rows = next(model_rows(model, site, axis) for site, axis in weighted.items())
-        shapes["weights"] = jax.ShapeDtypeStruct((rows,), np.dtype(float))
+        shapes["weights"] = abstract((rows,), np.dtype(float))
     compress = jax.jit(contract)
     jax.eval_shape(compress, shapes)
     return Joint(model, traced, found["structure"], compress)
 
 
 def model_rows(model: Model, site: str, axis: int) -> int:
+    """The size of one batch axis of a site."""
     return next(s.batch_shape[axis] for s in model.sites if s.name == site)
 
 
@@ -146,7 +148,7 @@ def _with_presence(block: Block, masks: Mapping[str, Operand], store: Store) -> 
     rank = len(layout.shape)
     array = array.reshape((1,) * (rank - array.ndim) + array.shape)
     kept = jnp.transpose(array, (*layout.batch, *layout.vector))
-    kept = kept.reshape(kept.shape[: len(layout.batch)] + (-1,))[..., 0]
+    kept = kept.reshape((*kept.shape[: len(layout.batch)], -1))[..., 0]
     return replace(block, presence=store.put(jnp.broadcast_to(kept, block.batch_shape)))
 
 
@@ -169,7 +171,7 @@ def _restrictions(
 
 
 def _base_measure_misfits(entries: Sequence[Entry]) -> list[Misfit]:
-    """log z! of a latent count must enter once, as -log z!, to be the base measure."""
+    """The term log z! of a latent count must enter once, as -log z!, to be the base measure."""
     misfits = []
     for entry in entries:
         counts = [f for f in entry.term.latents if f.atom.function == "logfactorial"]

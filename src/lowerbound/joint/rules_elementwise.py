@@ -6,59 +6,64 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from lowerbound.joint import static
+from lowerbound.joint.indicators import elementwise
+from lowerbound.joint.monomials import exponential, logarithm, power
 from lowerbound.joint.terms import Array, Factor, Term, is_static
-from lowerbound.joint.value import (
-    Operand,
-    Poison,
-    Value,
-    add,
-    elementwise,
-    exponential,
-    logarithm,
-    power,
-    times,
-)
+from lowerbound.joint.value import Operand, Poison, Value, add, lift, times
 
 Outcome = Value | Poison
 
 
-def _on_constants(name: str, function: Callable[..., Any]) -> Callable[..., Array]:
-    """The primitive on constant arrays: NumPy where all are static, else the `lax` function."""
+def _on_constants(
+    name: str, function: Callable[..., Any], dtype: Any = None
+) -> Callable[..., Array]:
+    """The primitive on constant arrays: NumPy where all are static, else the `lax` function.
+
+    Terms do not keep the type of an array (coefficients are floats), so that the type which the
+    primitive acts on is given, where it matters.
+    """
 
     def apply(*arrays: Array) -> Array:
-        if all(map(is_static, arrays)) and name in static.NUMPY:
-            return np.asarray(static.NUMPY[name](*arrays, aval=_Like(arrays)))
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-        dtype = np.result_type(*(a.dtype for a in arrays))
-        same = [np.asarray(a) if is_static(a) else a for a in arrays]
-        cast = [lax.convert_element_type(lax.broadcast(a, ()), dtype) for a in same]
-        result: Array = function(*(_spread(a, shape) for a in cast))
+        kind = np.result_type(*(a.dtype for a in arrays)) if dtype is None else np.dtype(dtype)
+        cast = [a.astype(kind) for a in arrays]
+        if all(map(is_static, cast)) and name in static.NUMPY:
+            return np.asarray(static.NUMPY[name](*cast, aval=np.empty((), kind)))
+        shape = np.broadcast_shapes(*(a.shape for a in cast))
+        result: Array = function(*(jnp.broadcast_to(a, shape) for a in cast))
         return result
 
     return apply
 
 
-class _Like:
-    def __init__(self, arrays: tuple[Array, ...]) -> None:
-        self.dtype = np.result_type(*(a.dtype for a in arrays))
-
-
-def _spread(array: Any, shape: tuple[int, ...]) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.broadcast_to(array, shape)
-
-
 def _opaque(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
     """A function that passes inside indicators and is known on constants alone."""
-    on_constants = _on_constants(name, function)
 
-    def rule(*operands: Operand, **_: Any) -> Outcome:
-        return elementwise(name, on_constants, operands)
+    def rule(*operands: Operand, aval: Any, **_: Any) -> Outcome:
+        dtype = float if name == "is_finite" else aval.dtype
+        return elementwise(name, _on_constants(name, function, dtype), operands)
+
+    return rule
+
+
+def _logical(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
+    """Logic on p, q in {0, 1}: p and q = p q, p or q = p + q - p q, not p = 1 - p."""
+
+    def inner(*values: Value) -> Outcome:
+        product = times(*values)
+        if name == "and":
+            return product
+        if name == "or":
+            return add(*values, times(product, -1.0))
+        return add(1.0, times(product, -1.0))
+
+    def rule(*operands: Operand, aval: Any, **_: Any) -> Outcome:
+        on_constants = _on_constants(name, function, aval.dtype)
+        return elementwise(name, on_constants, operands, inner if aval.dtype == bool else None)
 
     return rule
 
@@ -69,14 +74,23 @@ def _subtract(a: Operand, b: Operand, **_: Any) -> Outcome:
 
 def _divide(a: Operand, b: Operand, *, aval: Any, **_: Any) -> Outcome:
     if np.issubdtype(aval.dtype, np.integer):
-        return elementwise("div", _on_constants("div", lax.div), [a, b])
+        return elementwise("div", _on_constants("div", lax.div, aval.dtype), [a, b])
     return times(a, power(b, -1.0))
 
 
-def _pow(base: Operand, exponent: Operand, **_: Any) -> Outcome:
-    if isinstance(exponent, np.ndarray) and exponent.size and np.ptp(exponent) == 0:
-        return power(base, float(exponent.flat[0]))
-    return elementwise("pow", _on_constants("pow", lax.pow), [base, exponent])
+def _pow(base: Operand, exponent: Operand, *, aval: Any, **_: Any) -> Outcome:
+    fixed = _number(exponent)
+    if fixed is not None:
+        return power(base, fixed)
+    return elementwise("pow", _on_constants("pow", lax.pow, aval.dtype), [base, exponent])
+
+
+def _number(operand: Operand) -> float | None:
+    """The number that a static constant repeats, if it does."""
+    value = lift(operand)
+    if len(value.terms) == 1 and not value.terms[0].factors:
+        return value.terms[0].coefficient
+    return None
 
 
 def _log1p(a: Operand, **_: Any) -> Outcome:
@@ -93,9 +107,7 @@ def _cast(a: Operand, *, aval: Any, **_: Any) -> Outcome:
         return add(a, 0.0)
     if _is_integral(a):
         return add(a, 0.0)
-    return elementwise(
-        "convert_element_type", lambda x: x.astype(aval.dtype), [a]
-    )
+    return elementwise("convert_element_type", lambda x: x.astype(aval.dtype), [a])
 
 
 def _is_integral(a: Operand) -> bool:
@@ -110,31 +122,36 @@ def _is_integral(a: Operand) -> bool:
 
 
 def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
-    """select_n(p, a, b) = (1 - p) a + p b for p in {0, 1}, constant or an indicator."""
+    """select_n(p, a, b) = 1[p=0] a + 1[p=1] b, for p constant, an indicator or a step."""
 
-    def on_constants(*arrays: Array) -> Array:
-        if all(map(is_static, arrays)):
-            return np.asarray(static.NUMPY["select_n"](*arrays))
-        import jax.numpy as jnp
-
-        chosen: Array = jnp.where(arrays[0].astype(bool), arrays[2], arrays[1])
+    def on_constants(which: Array, *arrays: Array) -> Array:
+        where = np.where if all(map(is_static, (which, *arrays))) else jnp.where
+        chosen = arrays[-1]
+        for number in reversed(range(len(arrays) - 1)):
+            chosen = where(which == number, arrays[number], chosen)
         return chosen
 
-    def inner(p: Value, a: Value, b: Value) -> Outcome:
-        return add(_masked(a, add(1.0, times(p, -1.0))), _masked(b, p))
+    def inner(which: Value, *values: Value) -> Outcome | None:
+        masks: list[Outcome]
+        if which.is_constant:
+            masks = [
+                elementwise("==", lambda w, n=number: 1.0 * (w == n), [which])
+                for number in range(len(values))
+            ]
+        elif len(values) == 2:
+            masks = [add(1.0, times(which, -1.0)), which]
+        else:
+            return None
+        return add(*(_masked(v, mask) for v, mask in zip(values, masks, strict=True)))
 
-    if len(cases) != 2:
-        return elementwise("select_n", on_constants, [which, *cases])
     return elementwise("where", on_constants, [which, *cases], inner)
 
 
 def _masked(value: Value, mask: Outcome) -> Outcome:
-    """mask * value, with constants set to zero where the mask is, even if they are not finite."""
+    """The product, with constants set to zero where the mask is, even if they are not finite."""
     if value.is_constant and isinstance(mask, Value) and mask.is_constant:
 
         def zeroed(array: Array, keep: Array) -> Array:
-            import jax.numpy as jnp
-
             where = np.where if is_static(array) and is_static(keep) else jnp.where
             return where(keep.astype(bool), array, 0.0)
 
@@ -207,12 +224,14 @@ RULES: dict[str, Callable[..., Any]] = {
     **{
         name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
     },
+    "and": _logical("and", lax.bitwise_and),
+    "or": _logical("or", lax.bitwise_or),
+    "not": _logical("not", lax.bitwise_not),
     **{
         name: _opaque(name, getattr(lax, function))
         for name, function in {
             "abs": "abs", "sign": "sign", "max": "max", "min": "min", "floor": "floor",
-            "ceil": "ceil", "rem": "rem", "and": "bitwise_and", "or": "bitwise_or",
-            "not": "bitwise_not", "is_finite": "is_finite", "logistic": "logistic",
+            "ceil": "ceil", "rem": "rem", "is_finite": "is_finite", "logistic": "logistic",
             "tanh": "tanh", "sin": "sin", "cos": "cos", "erf": "erf", "erfc": "erfc",
             "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "atan2": "atan2",
             "exp2": "exp2", "cbrt": "cbrt", "clamp": "clamp",

@@ -10,14 +10,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.indicators import close, expose
 from lowerbound.joint.terms import (
     Array,
     Gather,
     Index,
     Label,
     gathered,
-    is_static,
-    position,
     substitute,
 )
 from lowerbound.joint.value import (
@@ -25,10 +24,8 @@ from lowerbound.joint.value import (
     Poison,
     Value,
     add,
-    close,
     constant,
     dense,
-    expose,
     lift,
     poisoned,
     times,
@@ -39,7 +36,10 @@ Outcome = Value | Poison
 
 
 def reindexed(
-    value: Value, index: Sequence[Index | None], shape: tuple[int, ...], axes: Sequence[Label | None]
+    value: Value,
+    index: Sequence[Index | None],
+    shape: tuple[int, ...],
+    axes: Sequence[Label | None],
 ) -> Value:
     """Read the value at `index` (one expression per old axis) as a value with new axes."""
     mapping = {
@@ -54,6 +54,7 @@ def reindexed(
 def broadcast_in_dim(
     operand: Operand, *, aval: Any, broadcast_dimensions: tuple[int, ...], **_: Any
 ) -> Value:
+    """Place the axes among the new ones, along which nothing varies."""
     value = lift(operand)
     axes: list[Label | None] = [None] * len(aval.shape)
     for label, d in zip(value.axes, broadcast_dimensions, strict=True):
@@ -94,7 +95,9 @@ def _reduced(array: np.ndarray, labels: tuple[Label, ...], size: int) -> Index:
             array = np.take(array, [0], axis=d)
         else:
             keep.append(d)
-    return gathered(array.reshape([array.shape[d] for d in keep]), tuple(labels[d] for d in keep), size)
+    return gathered(
+        array.reshape([array.shape[d] for d in keep]), tuple(labels[d] for d in keep), size
+    )
 
 
 def _matching_groups(
@@ -119,6 +122,7 @@ def _matching_groups(
 
 
 def transpose(operand: Operand, *, permutation: tuple[int, ...], **_: Any) -> Value:
+    """Reorder the axes; the terms stay as they are."""
     value = lift(operand)
     return Value(
         tuple(value.shape[d] for d in permutation),
@@ -148,23 +152,12 @@ def _slice(
 ) -> Value:
     value = lift(operand)
     steps = strides or (1,) * len(start_indices)
-    for axis, (start, limit, step) in enumerate(zip(start_indices, limit_indices, steps, strict=True)):
+    for axis, (start, limit, step) in enumerate(
+        zip(start_indices, limit_indices, steps, strict=True)
+    ):
         positions = np.arange(start, limit, step)
         if len(positions) != value.shape[axis] or step != 1:
             value = slice_axis(value, axis, positions)
-    return value
-
-
-def _dynamic_slice(operand: Operand, *starts: Operand, slice_sizes: Any, **_: Any) -> Outcome:
-    value = lift(operand)
-    if any(isinstance(s, Value) for s in starts):
-        return poisoned("dynamic_slice", "its start depends on a latent site", value, *starts)
-    for axis, (start, size) in enumerate(zip(starts, slice_sizes, strict=True)):
-        if size != value.shape[axis]:
-            static = isinstance(start, np.ndarray)
-            clip = np.clip if static else jnp.clip
-            first = clip(start, 0, value.shape[axis] - size)
-            value = slice_axis(value, axis, first + np.arange(size))
     return value
 
 
@@ -198,6 +191,22 @@ def concatenate(*operands: Operand, dimension: int, aval: Any, **_: Any) -> Outc
         pieces.append(times(mask.reshape(shape), stretched))
         start += size
     return add(*pieces)
+
+
+def _stack(*operands: Operand, axis: int, aval: Any, **_: Any) -> Outcome:
+    pieces = [
+        _spread(v, [d for d in range(len(aval.shape)) if d != axis], len(aval.shape))
+        for v in map(lift, operands)
+    ]
+    return concatenate(*pieces, dimension=axis, aval=aval)
+
+
+def _tile(operand: Operand, *, reps: tuple[int, ...], **_: Any) -> Value:
+    value = lift(operand)
+    for axis, count in enumerate(reps):
+        if count != 1:
+            value = slice_axis(value, axis, np.tile(np.arange(value.shape[axis]), count))
+    return value
 
 
 def _pad(operand: Operand, fill: Operand, *, padding_config: Any, **_: Any) -> Outcome:
@@ -240,9 +249,10 @@ def dot_general(a: Operand, b: Operand, *, dimension_numbers: Any, **_: Any) -> 
 
 
 def _spread(value: Value, dims: Sequence[int], rank: int) -> Value:
-    shape, axes = [1] * rank, [None] * rank
+    shape = [1] * rank
+    axes: list[Label | None] = [None] * rank
     for d, n, label in zip(dims, value.shape, value.axes, strict=True):
-        shape[d], axes[d] = n, label  # type: ignore[call-overload]
+        shape[d], axes[d] = n, label
     return Value(tuple(shape), tuple(axes), value.terms)
 
 
@@ -256,95 +266,6 @@ def _cumsum(operand: Operand, *, axis: int, reverse: bool, **_: Any) -> Outcome:
         return moved
     order = [*range(axis), rank - 1, *range(axis, rank - 1)]
     return transpose(moved, permutation=tuple(order))
-
-
-# --------------------------------------------------------------------------------------------------
-# Gather
-
-
-def gather(
-    operand: Operand, indices: Operand, *, dimension_numbers: Any, slice_sizes: Any, aval: Any,
-    **_: Any,
-) -> Outcome:  # fmt: skip
-    """Indexing. A latent index z reads sum_k 1[z=k] operand[k]."""
-    value = lift(operand)
-    where = lift(indices)
-    exposed = expose([where])
-    if exposed is None:
-        return poisoned("gather", "its index is a sum over assignments", value, where)
-    indicators, (opened,) = exposed
-    if not opened.is_constant:
-        return poisoned("gather", "its index depends on a continuous latent site", value, where)
-    numbers = dimension_numbers
-    rank = len(where.shape) - 1  # the last axis of the indices holds the components
-    batch_dims = [d for d in range(len(aval.shape)) if d not in numbers.offset_dims]
-    offset_of = _offset_axes(len(value.shape), numbers)
-    axes: list[Label | None] = [None] * len(aval.shape)
-    index: list[Index | None] = []
-    extra = opened.labels[len(where.labels) :]
-    for d, out in enumerate(batch_dims):  # the axes of the indices become axes of the output
-        axes[out] = opened.axes[d]
-    for d, size in enumerate(value.shape):
-        offset = offset_of.get(d)
-        span = Label(slice_sizes[d]) if offset is not None and slice_sizes[d] > 1 else None
-        if offset is not None:
-            axes[offset] = span
-        if d in numbers.operand_batching_dims:
-            along = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(d)]
-            out = batch_dims[along]
-            if axes[out] is None and size > 1:
-                axes[out] = Label(size)
-            index.append(axes[out] if size > 1 else position(0))
-        elif d in numbers.start_index_map:
-            component = slice_axis(opened, rank, np.array([numbers.start_index_map.index(d)]))
-            index.append(_start(component, size, slice_sizes[d], span))
-        else:
-            index.append(span if span is not None else position(0))
-            if span is not None and span.size != size:
-                index[-1] = Gather(np.arange(span.size), (span,))
-    # A batch axis of the indices may meet the operand's own labels: rename the operand's first.
-    renamed = _renamed(value)
-    result = reindexed(renamed, index, tuple(aval.shape), axes)
-    if not indicators:
-        return result
-    count = len(indicators)
-    with_categories = Value(
-        (*result.shape, *opened.shape[len(where.shape) :]), (*result.axes, *extra), result.terms
-    )
-    assert len(extra) == count
-    return close(indicators, with_categories)
-
-
-def _renamed(value: Value) -> Value:
-    fresh = {label: label.fresh() for label in value.labels}
-    return Value(
-        value.shape,
-        tuple(fresh[label] if label is not None else None for label in value.axes),
-        tuple(substitute(term, fresh) for term in value.terms),
-    )
-
-
-def _offset_axes(rank: int, numbers: Any) -> dict[int, int]:
-    """Operand axis -> output axis, for the axes of which a window is read."""
-    skipped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    windows = [d for d in range(rank) if d not in skipped]
-    return dict(zip(windows, numbers.offset_dims, strict=True))
-
-
-def _start(component: Value, size: int, window: int, span: Label | None) -> Index:
-    """The index expression start + offset along one axis."""
-    array, labels = dense(component)
-    array = array.astype(int)
-    if is_static(array):
-        array = np.clip(array, 0, size - window)
-    else:
-        array = jnp.clip(array, 0, size - window)
-    if span is not None:
-        array = array[..., None] + np.arange(window)
-        labels = (*labels, span)
-    if is_static(array) and array.ndim == 0:
-        return position(int(array))
-    return gathered(array, labels, size)
 
 
 def _reduce_sum(operand: Operand, *, axes: tuple[int, ...], **_: Any) -> Outcome:
@@ -362,15 +283,15 @@ def _constant_only(name: str, function: Callable[..., Any]) -> Callable[..., Out
         indicators, (opened,) = exposed
         kept = [d for d in range(len(opened.shape)) if d not in axes]
         array, labels = dense(opened)
-        reduce = tuple(i for i, label in enumerate(labels) if label in [opened.axes[d] for d in axes])
+        reduce = tuple(
+            i for i, label in enumerate(labels) if label in [opened.axes[d] for d in axes]
+        )
         used = {label for f in indicators for i in f.index[:-1] for label in _labels(i)}
         if any(labels[i] in used for i in reduce):
             return poisoned_shape(name, aval.shape, value)
         result = function(array, axis=reduce)
         left = tuple(label for i, label in enumerate(labels) if i not in reduce)
-        like = Value(
-            tuple(opened.shape[d] for d in kept), tuple(opened.axes[d] for d in kept), ()
-        )
+        like = Value(tuple(opened.shape[d] for d in kept), tuple(opened.axes[d] for d in kept), ())
         return close(indicators, constant(result, left, like))
 
     return rule
@@ -380,7 +301,13 @@ def _labels(index: Index) -> tuple[Label, ...]:
     return (index,) if isinstance(index, Label) else index.labels
 
 
+def _first(function: Callable[..., Array], array: Array, axis: tuple[int, ...]) -> Array:
+    """The position of an extreme: the first, where nothing varies along the axis."""
+    return function(array, axis=axis[0]) if axis else jnp.zeros(array.shape, int)
+
+
 def poisoned_shape(name: str, shape: tuple[int, ...], value: Value) -> Poison:
+    """The poison of a reduction, whose result has another shape than its operand."""
     return replace(
         poisoned(name, f"{name} of a latent value has no closed form here", value), shape=shape
     )
@@ -393,17 +320,19 @@ RULES: dict[str, Callable[..., Any]] = {
     "expand_dims": reshape,
     "transpose": transpose,
     "slice": _slice,
-    "dynamic_slice": _dynamic_slice,
     "rev": _rev,
     "split": _split,
     "concatenate": concatenate,
+    "stack": _stack,
+    "tile": _tile,
     "pad": _pad,
     "dot_general": dot_general,
     "cumsum": _cumsum,
     "reduce_sum": _reduce_sum,
-    "gather": gather,
     "reduce_max": _constant_only("max", jnp.max),
     "reduce_min": _constant_only("min", jnp.min),
+    "argmax": _constant_only("argmax", lambda a, axis: _first(jnp.argmax, a, axis)),
+    "argmin": _constant_only("argmin", lambda a, axis: _first(jnp.argmin, a, axis)),
     "reduce_and": _constant_only("all", jnp.all),
     "reduce_or": _constant_only("any", jnp.any),
 }

@@ -28,7 +28,9 @@ def _iota(*, aval: Any, dimension: int, **_: Any) -> NDArray:
     return np.broadcast_to(np.arange(aval.shape[dimension]).reshape(shape), aval.shape)
 
 
-def _slice(array: NDArray, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any) -> Any:
+def _slice(
+    array: NDArray, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any
+) -> Any:
     steps = strides or (1,) * len(start_indices)
     return array[tuple(map(slice, start_indices, limit_indices, steps))]
 
@@ -91,6 +93,8 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "convert_element_type": _cast,
     "broadcast_in_dim": _broadcast_in_dim,
     "iota": _iota,
+    # Branches for other platforms compute the same; None stands for the default.
+    "platform_index": lambda *, platforms, **_: platforms.index(None),
     "reshape": lambda a, *, aval, **_: np.reshape(a, aval.shape),
     "squeeze": lambda a, *, aval, **_: np.reshape(a, aval.shape),
     "transpose": lambda a, *, permutation, **_: np.transpose(a, permutation),

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = Union[np.ndarray, jax.Array]
+Array = np.ndarray | jax.Array
 Index = Union["Label", "Gather"]
 A = TypeVar("A", "Atom", "Constant")
 
@@ -32,6 +32,7 @@ class Label:
     serial: int = field(default_factory=lambda: next(_serial))
 
     def fresh(self) -> Label:
+        """Another label of the same size."""
         return Label(self.size)
 
     def __repr__(self) -> str:
@@ -40,7 +41,7 @@ class Label:
 
 @dataclass(frozen=True, eq=False)
 class Gather:
-    """The index `array[labels]`: position `array[l_1, ..., l_r]` of an axis (r = 0: one position)."""
+    """The index `array[labels]`: position `array[l_1, ..., l_r]` of an axis; r may be 0."""
 
     array: Array
     labels: tuple[Label, ...]
@@ -54,8 +55,8 @@ class Atom:
     """A scalar function of a latent site, elementwise unless the name says otherwise.
 
     `function` is one of power (z^p), log, log1m (log(1 - z)), power1m ((1 - z)^p), indicator
-    (one trailing axis of categories, `parameter` many), logdet and inverse (of the trailing matrix), logfactorial,
-    and step (1[z > threshold], with `parameter` the threshold).
+    (one trailing axis of categories, `parameter` many), logdet and inverse (of the trailing
+    matrix), logfactorial, and step (1[z > threshold], with `parameter` the threshold).
     """
 
     site: str
@@ -110,6 +111,7 @@ class Term:
 
     @property
     def factors(self) -> tuple[Factor[Any], ...]:
+        """The constants, then the latent factors."""
         return (*self.constants, *self.latents)
 
     def labels(self) -> list[Label]:
@@ -126,10 +128,12 @@ class Term:
 
 
 def unique(groups: Iterable[Iterable[Label]]) -> list[Label]:
+    """The labels of the groups, each once, in order of first appearance."""
     return list(dict.fromkeys(label for group in groups for label in group))
 
 
 def labels_of(index: Index) -> tuple[Label, ...]:
+    """The labels along which an index expression varies."""
     return (index,) if isinstance(index, Label) else index.labels
 
 
@@ -146,12 +150,14 @@ def array_key(array: Array) -> object:
 
 
 def index_key(index: Index) -> object:
+    """Equal keys mean equal index expressions."""
     if isinstance(index, Label):
         return index.serial
     return (array_key(index.array), tuple(label.serial for label in index.labels))
 
 
 def factor_key(factor: Factor[Any]) -> object:
+    """Equal keys mean equal factors."""
     atom = factor.atom
     head = array_key(atom.array) if isinstance(atom, Constant) else atom
     return (head, tuple(map(index_key, factor.index)))
@@ -175,6 +181,7 @@ def gathered(array: Array, labels: tuple[Label, ...], size: int) -> Index:
 
 
 def as_array(index: Index) -> tuple[Array, tuple[Label, ...]]:
+    """An index expression as an array of positions over its labels."""
     if isinstance(index, Label):
         return np.arange(index.size), (index,)
     return index.array, index.labels
@@ -213,6 +220,7 @@ def take(array: Array, index: tuple[Index, ...]) -> tuple[Array, tuple[Label, ..
 
 
 def substitute_index(index: Index, mapping: Mapping[Label, Index]) -> Index:
+    """The index expression with its labels replaced, all at once."""
     if isinstance(index, Label):
         return mapping.get(index, index)
     if not any(label in mapping for label in index.labels):
@@ -235,9 +243,7 @@ def substitute(term: Term, mapping: Mapping[Label, Index]) -> Term:
     def move(factor: Factor[A]) -> Factor[A]:
         return Factor(factor.atom, tuple(substitute_index(i, mapping) for i in factor.index))
 
-    return Term(
-        term.coefficient, tuple(map(move, term.constants)), tuple(map(move, term.latents))
-    )
+    return Term(term.coefficient, tuple(map(move, term.constants)), tuple(map(move, term.latents)))
 
 
 def refresh(term: Term, axes: Iterable[Label]) -> Term:

@@ -63,15 +63,12 @@ class Sweep:
             state = self._in_turn(arrays, state, number, mine, step)
             return state, energy(last, arrays, state.means)
         rest = [s for s in mine if self.last_block(s) != number]
-        own = gradient(last, arrays, state.means, number)
-        target = own
-        if rest:
-            other = gradient(rest, arrays, state.means, number)
-            target = {name: own[name] + other[name] for name in own}
+        parts = [gradient(part, arrays, state.means, number) for part in (last, rest) if part]
+        target = parts[0] if len(parts) == 1 else jax.tree.map(jnp.add, *parts)
         natural = step_towards(state.naturals[number], target, step)
         natural = self.family.present(natural, arrays, number)
         mean = self.family.families[number].mean(natural)
-        score = sum((jnp.sum(own[k] * mean[k], dtype=float) for k in own), start=jnp.zeros(()))
+        score = inner(parts[0], mean) if last else jnp.zeros(())
         return _replaced(state, number, natural, mean), score
 
     def _in_turn(
@@ -101,6 +98,11 @@ class Sweep:
             )
 
         return jax.lax.fori_loop(0, count, body, state)
+
+
+def inner(natural: Natural, mean: Mean) -> Array:
+    """<natural, mean>, accumulated in double precision."""
+    return sum((jnp.sum(natural[k] * mean[k], dtype=float) for k in natural), jnp.zeros(()))
 
 
 def _replaced(state: State, number: int, natural: Natural, mean: Mean) -> State:

@@ -1,0 +1,178 @@
+"""Pictures of fits. Each function returns the Matplotlib axes it drew on; none shows a window.
+
+Matplotlib is imported when a picture is drawn: `pip install "lowerbound[plot]"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit import Fit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "elbo", "mixture", "posterior"]
+
+# Distinct for the colour-blind too (Okabe and Ito), the light ones last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
+INK, FAINT = "#222222", "#8C8C8C"
+SHOWN = 40  # elements of a site in one panel
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            'Plots need Matplotlib, which is not installed.\nInstall it: pip install "lowerbound[plot]".'
+        ) from error
+    return plt
+
+
+def _bare(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=8, colors=INK)
+
+
+def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
+    """The ELBO (eq:elbo) of the kept restart by sweep; where the other restarts ended, as dots."""
+    if ax is None:
+        _, ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")
+    values = fit.history.elbo
+    sweeps = np.arange(1, len(values) + 1)
+    ends = [(r.sweeps, r.elbo) for r in fit.restarts if np.isfinite(r.elbo)]
+    if len(ends) > 1:
+        ax.plot(*zip(*ends, strict=True), "o", color=FAINT, ms=4, alpha=0.6, label="other restarts")
+    ax.plot(sweeps, values, color=COLOURS[0], lw=1.8, label="kept restart")
+    ax.plot(sweeps[-1], values[-1], "o", color=COLOURS[0], ms=5)
+    if len(ends) > 1:
+        ax.legend(frameon=False, fontsize=8, loc="lower right")
+    ax.set_xlabel("sweep", fontsize=9)
+    ax.set_ylabel("ELBO (nats)", fontsize=9)
+    _bare(ax)
+    return ax
+
+
+def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -> np.ndarray:
+    """One panel per site: mean, 50% (thick) and 90% (thin) interval of every element under q.
+
+    Without `sites`, the latent sites outside the data plate. Returns the axes, shape (sites,).
+    """
+    shared = [name for name, record in fit.sites.items() if record["scope"] == "global"]
+    names = list(sites) if sites is not None else shared or list(fit.sites)
+    sample = fit.sample(draws)
+    for name in names:
+        if name not in sample:
+            raise ArgumentError(
+                f"plot.posterior got the site '{name}', which is no site of the fit.\n"
+                f"Expected names among {', '.join(sample)}."
+            )
+    heights = [min(SHOWN, int(np.prod(sample[name].shape[1:]))) for name in names]
+    figure, axes = _pyplot().subplots(
+        len(names),
+        figsize=(5, sum(0.22 * h + 0.7 for h in heights)),
+        height_ratios=[h + 2 for h in heights],
+        squeeze=False,
+        layout="constrained",
+    )
+    del figure
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        _intervals(ax, name, sample[name])
+    drawn: np.ndarray = axes[:, 0]
+    return drawn
+
+
+def _intervals(ax: Axes, name: str, sample: np.ndarray) -> None:
+    indices = list(np.ndindex(sample.shape[1:]))
+    values = sample.reshape(len(sample), -1)[:, :SHOWN]
+    low, lower, upper, high = np.quantile(values, [0.05, 0.25, 0.75, 0.95], axis=0)
+    rows = np.arange(values.shape[1])
+    ax.hlines(rows, low, high, color=COLOURS[0], lw=1)
+    ax.hlines(rows, lower, upper, color=COLOURS[0], lw=3.5)
+    ax.plot(values.mean(axis=0), rows, "o", color="white", mec=COLOURS[0], ms=4.5)
+    labels = [f"[{', '.join(map(str, index))}]" if index else name for index in indices[:SHOWN]]
+    ax.set_yticks(rows, labels)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    more = f" (first {SHOWN} of {len(indices)})" if len(indices) > SHOWN else ""
+    ax.set_title(name + more, fontsize=10, loc="left")
+    _bare(ax)
+
+
+def mixture(
+    fits: Fit | Mapping[str, Fit],
+    x: np.ndarray,
+    labels: np.ndarray | None = None,
+    *,
+    mean: str = "mu",
+    precision: str = "precision",
+    weights: str | None = "pi",
+    axes: Any = None,
+) -> np.ndarray:
+    """Two-dimensional data with the 2-sigma ellipse of every component (fig:gmm_2d).
+
+    fits: a fit, or fits by title for one panel each. x: shape (n, 2), coloured by `labels` (n,).
+    mean, precision, weights: the sites that hold the components' means (K, 2), precisions (K, 2, 2)
+    or by axis (K, 2), and weights (K,). Components fade with their weight. The ellipses are those
+    of E[mean] and E[precision]^-1. Returns the axes, shape (fits,).
+    """
+    panels: Mapping[str, Fit] = {"": fits} if isinstance(fits, Fit) else fits
+    points = np.asarray(x)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ArgumentError(
+            f"plot.mixture got x of shape {points.shape}.\nExpected two-dimensional points, (n, 2)."
+        )
+    if axes is None:
+        _, axes = _pyplot().subplots(
+            1,
+            len(panels),
+            figsize=(3.2 * len(panels), 3.2),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+    flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    for ax, (title, fit) in zip(flat, panels.items(), strict=False):
+        _points(ax, points, labels)
+        share = None if weights is None else fit.mean(weights)
+        _ellipses(ax, fit.mean(mean), _covariances(fit.mean(precision)), share)
+        ax.set_title(title, fontsize=10, loc="left")
+        ax.set_aspect("equal", adjustable="datalim")
+        _bare(ax)
+    return flat[: len(panels)]
+
+
+def _points(ax: Axes, x: np.ndarray, labels: np.ndarray | None) -> None:
+    if labels is None:
+        ax.scatter(*x.T, s=5, color=FAINT, alpha=0.5, linewidths=0)
+        return
+    for number, label in enumerate(np.unique(labels)):
+        colour = COLOURS[number % len(COLOURS)]
+        ax.scatter(*x[labels == label].T, s=5, color=colour, alpha=0.55, linewidths=0)
+
+
+def _covariances(precision: np.ndarray) -> np.ndarray:
+    """Covariances (K, 2, 2) of precision matrices (K, 2, 2) or of precisions by axis (K, 2)."""
+    if precision.ndim == 2:
+        precision = precision[:, :, None] * np.eye(2)
+    return np.linalg.inv(precision)
+
+
+def _ellipses(
+    ax: Axes, means: np.ndarray, covariances: np.ndarray, weights: np.ndarray | None
+) -> None:
+    """Outlines at two standard deviations, fainter for components of little weight."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = 2 * np.stack([np.cos(angle), np.sin(angle)])
+    shares = np.ones(len(means)) if weights is None else weights / weights.max()
+    for centre, covariance, share in zip(means, covariances, shares, strict=True):
+        outline = centre[:, None] + np.linalg.cholesky(covariance) @ circle
+        alpha = 0.12 + 0.88 * min(1.0, 2 * float(share))
+        ax.fill(*outline, color=INK, alpha=0.07 * alpha, linewidth=0)
+        ax.plot(*outline, color=INK, alpha=alpha, lw=1.4)
+        ax.plot(*centre, "+", color=INK, alpha=alpha, ms=7, mew=1.4)

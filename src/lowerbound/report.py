@@ -1,0 +1,116 @@
+"""A page about a fit: one HTML file with nothing outside it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from lowerbound.fit import Fit
+
+__all__ = ["report", "verdict"]
+
+AGREEMENT = 0.1  # nats: restarts this close to the best ELBO found the same optimum, in effect
+ROWS = 60  # rows of the table of the posterior
+
+STYLE = """
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+       font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+pre { background: #f5f5f5; padding: .8rem 1rem; overflow-x: auto; font-size: .82rem; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #e5e5e5; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: 1rem 0; } img { max-width: 100%; } figcaption, .small { color: #666; font-size: .9rem; }
+"""
+
+
+def verdict(fit: Fit) -> str:
+    """Whether the fit converged, and how many restarts found the best ELBO."""
+    close = sum(r.elbo >= fit.elbo - AGREEMENT for r in fit.restarts)
+    many = (
+        f"{close} of {len(fit.restarts)} restarts end within {AGREEMENT} nats of the best ELBO"
+        if len(fit.restarts) > 1
+        else "there was one restart, so other optima were not looked for"
+    )
+    state = "Converged" if fit.converged else "Not converged"
+    return f"{state} after {len(fit.history.elbo)} sweeps; {many}."
+
+
+def report(
+    fit: Fit,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    tables: Mapping[str, Any] | None = None,
+    figures: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a page about a fit: what was derived, how the run ended, the posterior.
+
+    tables: pandas DataFrames by heading; without them, the summary of the posterior.
+    figures: Matplotlib figures by caption; without them, the climb of the ELBO.
+    """
+    heading = title or f"Fit of {fit.plan.model}"
+    if tables is None:
+        summary = fit.summary()
+        more = f" (first {ROWS} of {len(summary)} elements)" if len(summary) > ROWS else ""
+        tables = {f"Posterior{more}": summary.head(ROWS)}
+    versions = ", ".join(f"{name} {version}" for name, version in fit.versions.items())
+    parts = [
+        f"<h1>{escape(heading)}</h1>",
+        f"<p>{escape(verdict(fit))} ELBO {fit.elbo:,.2f} nats.</p>",
+        *(_figure(figure, caption) for caption, figure in _figures(fit, figures).items()),
+        "<h2>What was derived</h2>",
+        f"<pre>{escape(str(fit.plan))}</pre>",
+        *(_table(name, table) for name, table in tables.items()),
+        "<h2>The run</h2>",
+        f"<p class=small>{escape(fit.method)}, seed {fit.seed}, {fit.precision}; "
+        f"{escape(fit.stop_reason)}. {escape(versions)}.</p>",
+    ]
+    page = (
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8>\n<title>{escape(heading)}</title>\n"
+        f"<meta name=viewport content='width=device-width'>\n<style>{STYLE}</style>\n"
+        + "\n".join(parts)
+        + "\n</html>\n"
+    )
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page, encoding="utf-8")
+    return target
+
+
+def _figures(fit: Fit, figures: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if figures is not None:
+        return figures
+    from lowerbound import plot
+
+    return {"The ELBO by sweep.": plot.elbo(fit).figure}
+
+
+def _figure(figure: Any, caption: str) -> str:
+    """A Matplotlib figure as a picture inside the page."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    text = escape(caption)
+    return (
+        f"<figure><img alt='{text}' src='data:image/png;base64,{data}'>"
+        f"<figcaption>{text}</figcaption></figure>"
+    )
+
+
+def _table(name: str, table: Any) -> str:
+    head = "".join(f"<th>{escape(str(c))}</th>" for c in ("", *table.columns))
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(v))}</td>" for v in (index, *values)) + "</tr>"
+        for index, *values in table.itertuples()
+    )
+    return f"<h2>{escape(name)}</h2>\n<table><tr>{head}</tr>\n{rows}\n</table>"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,298 @@
+"""A model of the zoo, derived, and the numbers that the laws are about.
+
+Compiling is the cost of these tests, so each group of laws has one compiled function per model,
+called once. The derivation here is not taken from the cache of `lb.fit` and is not certified by
+it: a planted fault shows in the laws themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import gammaln
+
+from lowerbound.bound import elbo
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.engine import Engine, sweep_order
+from lowerbound.fit.start import from_prior, start
+from lowerbound.joint import Block, energy, gradient, multi_affine
+from lowerbound.joint.certificate import random_point
+from lowerbound.model import Model, trace_model
+from lowerbound.update import State, Sweep
+from tests.models.case import Arguments, Case
+
+POINTS = 2  # pairs of random points of the certificate
+RESTARTS, SWEEPS = 3, 5  # random starts, and sweeps from each
+SEED = 1000  # the derive-time certificate uses small seeds
+
+# These functions run once: compiling them is the cost.
+compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """A derived model with its data."""
+
+    name: str
+    model: Model
+    engine: Engine
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return self.engine.joint.blocks
+
+    @cached_property
+    def arrays(self) -> tuple[Array, ...]:
+        """The compressed data."""
+        with jax.enable_x64(True):
+            compress = compiled(self.engine.joint.compress)
+            return tuple(map(self.engine.cast, compress(self.model.arguments.data)))
+
+    @cached_property
+    def points(self) -> dict[str, Any]:
+        """The energy and NumPyro's log density at random points; see `_points`."""
+        with jax.enable_x64(True):
+            pairs = [random_pair(self, SEED + number) for number in range(POINTS)]
+            values = jax.tree.map(lambda *leaves: np.stack(leaves), *pairs)
+            evaluate = compiled(jax.vmap(partial(_points, self), in_axes=(None, None, 0)))
+            return _numpy(evaluate(self.arrays, dict(self.model.arguments.data), values))
+
+    @cached_property
+    def climb(self) -> dict[str, Any]:
+        """Sweeps from random starts; see `_climb`."""
+        with jax.enable_x64(True):
+            keys = jax.random.split(jax.random.key(SEED), RESTARTS)
+            return _numpy(self._climb(self.arrays, self.starts(keys)))
+
+    @cached_property
+    def steps(self) -> dict[str, Any]:
+        """Single updates and the gradient of the ELBO at a state of no special kind."""
+        with jax.enable_x64(True):
+            return _numpy(compiled(partial(_steps, self))(self.arrays, self.climb["between"]))
+
+    def starts(self, keys: Array) -> State:
+        """Random starting states, with a leading axis of starts."""
+        return self._starts(self.arrays, keys)
+
+    def climb_from(self, states: State, other: "Derived") -> dict[str, Any]:
+        """`climb` on the data of another derivation of the same program and shapes."""
+        with jax.enable_x64(True):
+            return _numpy(self._climb(other.arrays, states))
+
+    @cached_property
+    def _starts(self) -> Any:
+        def one(arrays: Any, key: Array) -> State:
+            return start(self.engine, arrays, key, "random", {}, None)
+
+        return compiled(jax.vmap(one, in_axes=(None, 0)))
+
+    @cached_property
+    def _climb(self) -> Any:
+        return compiled(jax.vmap(partial(_climb, self), in_axes=(None, 0)))
+
+
+def derive(case: Case, arguments: Arguments | None = None, dtype: str = "float64") -> Derived:
+    """Derive a case afresh."""
+    args, kwargs = arguments or case.arguments(0)
+    with jax.enable_x64(True):
+        model = trace_model(case.model, args, kwargs)
+        joint = multi_affine(model)
+        assert not joint.structure.residuals, joint.structure.residuals
+        family = MeanField.of(joint.blocks)
+        sweep = Sweep(family, joint.summands, sweep_order(joint))
+        return Derived(case.name, model, Engine(joint, family, sweep, np.dtype(dtype)))
+
+
+def in_single_precision(derived: Derived) -> Derived:
+    """The same derivation, run in float32."""
+    engine = derived.engine
+    single = Engine(engine.joint, engine.family, engine.sweep, np.dtype("float32"))
+    return Derived(derived.name, derived.model, single)
+
+
+def _numpy(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)
+
+
+# --------------------------------------------------------------------------------------------------
+# Points
+
+
+def random_values(derived: Derived, seed: int) -> dict[str, np.ndarray]:
+    """A random point z of positive density."""
+    rng = np.random.default_rng(seed)
+    extras = {
+        site: {name: np.asarray(derived.arrays[slot]) for name, slot in block.extras.items()}
+        for block in derived.blocks
+        for site in block.sites
+    }
+    return {
+        latent.name: random_point(latent, rng, extras[latent.name])
+        if latent.domain != "other"
+        else np.asarray(derived.model.draw(jax.random.key(seed))[latent.name])
+        for latent in derived.engine.joint.program.latents
+    }
+
+
+def random_pair(derived: Derived, seed: int) -> dict[str, np.ndarray]:
+    """A point, then that point with one block moved, for every block; last, all blocks moved.
+
+    Elements of a sequential block meet in one term: only the first of them moves.
+    """
+    here, there = (random_values(derived, s) for s in (seed, seed + 100_000))
+    moved = []
+    for block in derived.blocks:
+        new = dict(here)
+        for site in block.sites:
+            new[site] = there[site]
+            if block.sequential:
+                layout = block.layouts[site]
+                first = tuple(0 if a in layout.batch else slice(None) for a in range(here[site].ndim))
+                new[site] = here[site].copy()
+                new[site][first] = there[site][first]
+        moved.append(new)
+    return {site: np.stack([p[site] for p in (here, *moved, there)]) for site in here}
+
+
+def base_measure(derived: Derived, values: Mapping[str, Array]) -> Array:
+    """log h(z): the -log z! of latent counts, which energy and entropy both leave out."""
+    latents = derived.engine.joint.program.latents
+    counts = [latent.name for latent in latents if latent.domain == "count"]
+    return -sum((gammaln(values[name] + 1.0).sum() for name in counts), start=jnp.zeros(()))
+
+
+def _points(
+    derived: Derived, arrays: Any, data: Mapping[str, Any], values: Mapping[str, Array]
+) -> dict[str, Any]:
+    """Everything the certificate compares, at the points of one `random_pair`."""
+    engine, summands = derived.engine, derived.engine.joint.summands
+    statistics = jax.vmap(engine.family.statistics)(values)
+
+    def parts(point: Any) -> Array:
+        return jnp.stack([energy([summand], arrays, point) for summand in summands])
+
+    def at(scenario: int) -> Any:
+        return jax.tree.map(lambda a: a[scenario], statistics)
+
+    # Half-way between two points the statistics are those of no point: there the energy must still
+    # be affine in each block.
+    here, moved, there = at(0), [at(1 + b.number) for b in derived.blocks], at(-1)
+    middle = jax.tree.map(lambda a, b: 0.5 * (a + b), here, there)
+    line = [middle]
+    for block in derived.blocks:
+        n = block.number
+        change = jax.tree.map(lambda a, b: 0.5 * (a - b), moved[n][n], here[n])
+        for sign in (-1.0, 1.0):
+            own = jax.tree.map(lambda m, c, s=sign: m + s * c, middle[n], change)
+            line.append((*middle[:n], own, *middle[n + 1 :]))
+    values_of_line = jax.vmap(parts)(jax.tree.map(lambda *a: jnp.stack(a), *line))
+    energies = jax.vmap(parts)(statistics)
+
+    def conditional(number: int) -> Array:
+        natural = gradient(summands, arrays, here, number)
+        change = jax.tree.map(jnp.subtract, moved[number][number], here[number])
+        return sum(jnp.sum(natural[name] * change[name]) for name in change)
+
+    return {
+        "energy": energies.sum(-1),
+        "size": abs(energies).sum(-1),
+        "log_density": jax.vmap(lambda v: derived.model.log_density(v, data))(values),
+        "base_measure": jax.vmap(partial(base_measure, derived))(values),
+        "line": values_of_line.sum(-1),
+        "line_size": abs(values_of_line).sum(-1),
+        "conditional": jnp.stack([conditional(b.number) for b in derived.blocks]),
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# Updates
+
+
+def fresh_elbo(derived: Derived, arrays: Any, naturals: Any) -> Array:
+    """The ELBO as a function of the natural parameters alone."""
+    family = derived.engine.family
+    means = means_of(derived, naturals)
+    return elbo(family, derived.engine.joint.summands, arrays, naturals, means)
+
+
+def means_of(derived: Derived, naturals: Any) -> Any:
+    families = derived.engine.family.families
+    return tuple(family.mean(natural) for family, natural in zip(families, naturals, strict=True))
+
+
+def _climb(derived: Derived, arrays: Any, state: State) -> dict[str, Any]:
+    """The ELBO after every update of some sweeps, and the last state.
+
+    `elbo` has one row per sweep and one column per update, evaluated afresh from the natural
+    parameters; `reported` is the ELBO that the sweeps report. `between` are natural parameters
+    half-way from the prior's to those after the sweeps: in the domain, optimal for no block.
+    """
+    engine = derived.engine
+
+    def sweep(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
+        visited = []
+        bound = energy([s for s in engine.joint.summands if not s.blocks], arrays, state.means)
+        for number in engine.sweep.order:
+            state, score = engine.sweep.update(arrays, state, number)
+            visited.append(state.naturals)
+            bound += score
+        for number in engine.sweep.order:
+            bound += engine.family.entropy(state.naturals, state.means, arrays, number)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *visited)
+        return state, (jax.vmap(partial(fresh_elbo, derived, arrays))(stacked), bound)
+
+    last, (bounds, reported) = jax.lax.scan(sweep, state, None, length=SWEEPS)
+    prior = from_prior(engine, arrays).naturals
+    between = jax.tree.map(lambda a, b: 0.5 * (a + b), prior, last.naturals)
+    return {"elbo": bounds, "reported": reported, "state": last, "between": between}
+
+
+def _steps(derived: Derived, arrays: Any, naturals: Any) -> dict[str, Any]:
+    """The gradient of the ELBO, and the unit natural-gradient steps, from one state."""
+    engine, families = derived.engine, derived.engine.family.families
+    naturals = jax.tree.map(lambda a: a[0], naturals)
+    state = State(naturals, means_of(derived, naturals))
+
+    def own(block: Block, natural: Mapping[str, Array]) -> dict[str, Array]:
+        return {k: natural[k] for k in families[block.number].statistic_names}
+
+    def bound(free: Any) -> Array:
+        both = [{**natural, **part} for natural, part in zip(naturals, free, strict=True)]
+        return fresh_elbo(derived, arrays, tuple(both))
+
+    free = tuple(own(block, naturals[block.number]) for block in derived.blocks)
+    gradients = jax.grad(bound)(free)
+    targets, after, fishers = [], [], []
+    for block in derived.blocks:
+        n = block.number
+        updated, _ = engine.sweep.update(arrays, state, n)
+        after.append(updated.naturals)
+        # Elements of a sequential block are updated one after the other: theirs is no single step.
+        target = gradient(engine.joint.summands, arrays, state.means, n)
+        target = target if block.sequential else own(block, updated.naturals[n])
+        step = {k: target[k] - free[n][k] for k in target}
+        fixed = {k: a for k, a in naturals[n].items() if k not in target}
+        mean = partial(lambda part, family, fixed: family.mean({**part, **fixed}),
+                       family=families[n], fixed=fixed)  # fmt: skip
+        fishers.append(jax.jvp(mean, (free[n],), (step,))[1])
+        targets.append(target)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *after)
+    return {
+        "elbo": bound(free),
+        "elbo_after": jax.vmap(partial(fresh_elbo, derived, arrays))(stacked),
+        "gradient": tuple(map(partial(_symmetric), gradients, free)),
+        "fisher_times_step": tuple(fishers),
+    }
+
+
+def _symmetric(arrays: dict[str, Array], like: dict[str, Array]) -> dict[str, Array]:
+    """The symmetric part of gradients with respect to matrices, which are symmetric."""
+    square = {"xx", "matrix"} | ({"pxx"} if like.keys() >= {"pxx"} and like["pxx"].ndim > like["px"].ndim else set())
+    return {
+        k: 0.5 * (a + jnp.swapaxes(a, -1, -2)) if k in square else a for k, a in arrays.items()
+    }
