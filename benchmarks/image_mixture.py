@@ -81,7 +81,7 @@ def scikit_learn_mixture(**settings: object) -> object:
     from sklearn.mixture import BayesianGaussianMixture
 
     return BayesianGaussianMixture(
-        images.COMPONENTS,
+        n_components=images.COMPONENTS,
         covariance_type="diag",
         weight_concentration_prior_type="dirichlet_distribution",
         weight_concentration_prior=PRIOR.a0,

@@ -1,7 +1,8 @@
 """Variational inference for NumPyro models, after Blei, Kucukelbir and McAuliffe (2017)."""
 
-from lowerbound import errors
+from lowerbound import errors, plot
 from lowerbound.fit import CAVI, Fit, Plan, explain, fit, load
+from lowerbound.report import report
 
 __version__ = "0.1.0"
 
@@ -14,4 +15,6 @@ __all__ = [
     "explain",
     "fit",
     "load",
+    "plot",
+    "report",
 ]

@@ -29,7 +29,8 @@ def _pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
-            'Plots need Matplotlib, which is not installed.\nInstall it: pip install "lowerbound[plot]".'
+            "Plots need Matplotlib, which is not installed.\n"
+            'Install it: pip install "lowerbound[plot]".'
         ) from error
     return plt
 
@@ -142,18 +143,18 @@ def mixture(
         share = None if weights is None else fit.mean(weights)
         _ellipses(ax, fit.mean(mean), _covariances(fit.mean(precision)), share)
         ax.set_title(title, fontsize=10, loc="left")
-        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_aspect("equal", adjustable="box")
         _bare(ax)
     return flat[: len(panels)]
 
 
 def _points(ax: Axes, x: np.ndarray, labels: np.ndarray | None) -> None:
     if labels is None:
-        ax.scatter(*x.T, s=5, color=FAINT, alpha=0.5, linewidths=0)
+        ax.scatter(x[:, 0], x[:, 1], s=5, color=FAINT, alpha=0.5, linewidths=0)
         return
     for number, label in enumerate(np.unique(labels)):
-        colour = COLOURS[number % len(COLOURS)]
-        ax.scatter(*x[labels == label].T, s=5, color=colour, alpha=0.55, linewidths=0)
+        own, colour = x[labels == label], COLOURS[number % len(COLOURS)]
+        ax.scatter(own[:, 0], own[:, 1], s=5, color=colour, alpha=0.55, linewidths=0)
 
 
 def _covariances(precision: np.ndarray) -> np.ndarray:

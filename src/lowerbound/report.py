@@ -25,7 +25,8 @@ pre { background: #f5f5f5; padding: .8rem 1rem; overflow-x: auto; font-size: .82
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #e5e5e5; }
 th:first-child, td:first-child { text-align: left; }
-figure { margin: 1rem 0; } img { max-width: 100%; } figcaption, .small { color: #666; font-size: .9rem; }
+figure { margin: 1rem 0; } img { max-width: 100%; }
+figcaption, .small { color: #666; font-size: .9rem; }
 """
 
 

@@ -229,7 +229,9 @@ def test_the_file_is_arrays_and_json(path):
     content = members(path)
     assert all(name == "fit.json" or name.endswith(".npy") for name in content)
     document = json.loads(content["fit.json"])
-    assert document["model"] == {"dict": {"name": "mixture", "arguments": list("xK") + ["spread", "label"]}}
+    assert document["model"] == {
+        "dict": {"name": "mixture", "arguments": ["x", "K", "spread", "label"]}
+    }
     with np.load(path, allow_pickle=False) as arrays:
         assert all(arrays[name].dtype.kind in "biuf" for name in arrays if name != "fit.json")
 
@@ -381,7 +383,7 @@ def test_folders_that_cannot_be_written(fit, tmp_path):
     with pytest.raises(StorageError, match="Cannot write .*directory.*" + advice):
         fit.save(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="Cannot write .*Not a directory"):
+    with pytest.raises(StorageError, match=r"Cannot write .*Not a directory"):
         fit.save(tmp_path / "file" / "run.lb")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
 
@@ -390,7 +392,7 @@ def test_folders_that_cannot_be_written(fit, tmp_path):
 def test_a_folder_without_permission(fit, tmp_path):
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
-    with pytest.raises(StorageError, match="Cannot write .*Permission denied"):
+    with pytest.raises(StorageError, match=r"Cannot write .*Permission denied"):
         fit.save(folder / "run.lb")
 
 
@@ -403,7 +405,7 @@ def test_a_failed_write_leaves_the_old_file(fit, path, monkeypatch):
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, full)
-            with pytest.raises(StorageError, match="Cannot write .*No space left on device"):
+            with pytest.raises(StorageError, match=r"Cannot write .*No space left on device"):
                 fit.save(path)
         assert path.read_bytes() == before
         assert [p.name for p in path.parent.iterdir()] == ["run.lb"]

@@ -214,10 +214,11 @@ def check_rewriting(
         name: jnp.asarray(a, dtype=int if inputs[name].domain == "discrete" else None)
         for name, a in points.items()
     }
-    expected = [np.asarray(e) for e in jax.tree.leaves(function(**given))]
+    expected = [np.asarray(e) for e in jax.tree.leaves(jax.jit(function)(**given))]
     known = {name: a for name, a in points.items() if name not in latents}
     outputs: list[Any] = []
-    for arrays in (known, {name: jnp.asarray(a) for name, a in known.items()}):
+    traced = {name: jnp.asarray(a) for name, a in known.items()}
+    for arrays in (known, traced) if known else (known,):
         outputs = rewritten(function, inputs, arrays)
         assert len(outputs) == len(expected)
         for output, wanted in zip(outputs, expected, strict=True):

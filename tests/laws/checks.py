@@ -74,12 +74,6 @@ def unit_step(derived: Derived) -> None:
             )
 
 
-def update_ascends(derived: Derived) -> None:
-    """The update of any block, taken alone, does not lower the ELBO."""
-    falls = np.minimum(derived.steps["elbo_after"] - derived.steps["elbo"], 0.0)
-    assert_small(falls, np.abs(derived.steps["elbo"]), 1e-10, "an update does not lower the ELBO")
-
-
 def below(elbo: float, evidence: float) -> None:
     """ELBO <= log evidence."""
     slack = 1e-9 * max(1.0, abs(evidence))

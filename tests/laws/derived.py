@@ -6,8 +6,8 @@ it: a planted fault shows in the laws themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
@@ -18,9 +18,7 @@ from jax.scipy.special import gammaln
 
 from lowerbound.bound import elbo
 from lowerbound.family.meanfield import MeanField
-from lowerbound.fit.engine import Engine, sweep_order
-from lowerbound.fit.start import from_prior, start
-from lowerbound.joint import Block, energy, gradient, multi_affine
+from lowerbound.joint import Block, Joint, energy, gradient, multi_affine
 from lowerbound.joint.certificate import random_point
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State, Sweep
@@ -31,7 +29,31 @@ RESTARTS, SWEEPS = 3, 5  # random starts, and sweeps from each
 SEED = 1000  # the derive-time certificate uses small seeds
 
 # These functions run once: compiling them is the cost.
-compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+_QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+
+
+@cache
+def _options() -> tuple[str, ...]:
+    """The options of `_QUICK` that this version of XLA knows."""
+
+    def known(name: str) -> bool:
+        try:
+            jax.jit(jnp.negative, compiler_options={name: _QUICK[name]})(1.0)
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return tuple(filter(known, _QUICK))
+
+
+def compiled(function: Any) -> Any:
+    """The function, compiled quickly."""
+    return jax.jit(function, compiler_options={name: _QUICK[name] for name in _options()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +62,30 @@ class Derived:
 
     name: str
     model: Model
-    engine: Engine
+    joint: Joint
+    family: MeanField
+    sweep: Sweep
+    dtype: str = "float64"
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        return self.engine.joint.blocks
+        return self.joint.blocks
+
+    def cast(self, tree: Any) -> Any:
+        """Floating arrays in the precision of the run."""
+
+        def one(array: Any) -> Array:
+            array = jnp.asarray(array)
+            return array.astype(self.dtype) if jnp.issubdtype(array.dtype, float) else array
+
+        return jax.tree.map(one, tree)
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
         """The compressed data."""
         with jax.enable_x64(True):
-            compress = compiled(self.engine.joint.compress)
-            return tuple(map(self.engine.cast, compress(self.model.arguments.data)))
+            compress = compiled(self.joint.compress)
+            return self.cast(compress(dict(self.model.arguments.data)))
 
     @cached_property
     def points(self) -> dict[str, Any]:
@@ -66,37 +100,33 @@ class Derived:
     def climb(self) -> dict[str, Any]:
         """Sweeps from random starts; see `_climb`."""
         with jax.enable_x64(True):
-            keys = jax.random.split(jax.random.key(SEED), RESTARTS)
-            return _numpy(self._climb(self.arrays, self.starts(keys)))
+            return self.climb_from(self.starts)
 
     @cached_property
     def steps(self) -> dict[str, Any]:
-        """Single updates and the gradient of the ELBO at a state of no special kind."""
+        """Updates and the gradient of the ELBO at a state of no special kind; see `_steps`."""
         with jax.enable_x64(True):
             return _numpy(compiled(partial(_steps, self))(self.arrays, self.climb["between"]))
 
-    def starts(self, keys: Array) -> State:
-        """Random starting states, with a leading axis of starts."""
-        return self._starts(self.arrays, keys)
-
-    def climb_from(self, states: State, other: "Derived") -> dict[str, Any]:
-        """`climb` on the data of another derivation of the same program and shapes."""
-        with jax.enable_x64(True):
-            return _numpy(self._climb(other.arrays, states))
-
     @cached_property
-    def _starts(self) -> Any:
-        def one(arrays: Any, key: Array) -> State:
-            return start(self.engine, arrays, key, "random", {}, None)
+    def starts(self) -> dict[str, np.ndarray]:
+        """Random points z to start from, with a leading axis of starts."""
+        points = [random_values(self, SEED + number) for number in range(RESTARTS)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *points)
 
-        return compiled(jax.vmap(one, in_axes=(None, 0)))
+    def climb_from(
+        self, values: Mapping[str, np.ndarray], arrays: tuple[Array, ...] | None = None
+    ) -> dict[str, Any]:
+        """`climb` from point values, on other compressed data of the same program if given."""
+        with jax.enable_x64(True):
+            return _numpy(self._climb(self.arrays if arrays is None else arrays, dict(values)))
 
     @cached_property
     def _climb(self) -> Any:
         return compiled(jax.vmap(partial(_climb, self), in_axes=(None, 0)))
 
 
-def derive(case: Case, arguments: Arguments | None = None, dtype: str = "float64") -> Derived:
+def derive(case: Case, arguments: Arguments | None = None) -> Derived:
     """Derive a case afresh."""
     args, kwargs = arguments or case.arguments(0)
     with jax.enable_x64(True):
@@ -104,15 +134,13 @@ def derive(case: Case, arguments: Arguments | None = None, dtype: str = "float64
         joint = multi_affine(model)
         assert not joint.structure.residuals, joint.structure.residuals
         family = MeanField.of(joint.blocks)
-        sweep = Sweep(family, joint.summands, sweep_order(joint))
-        return Derived(case.name, model, Engine(joint, family, sweep, np.dtype(dtype)))
+        order = tuple(reversed(range(len(joint.blocks))))
+        return Derived(case.name, model, joint, family, Sweep(family, joint.summands, order))
 
 
 def in_single_precision(derived: Derived) -> Derived:
     """The same derivation, run in float32."""
-    engine = derived.engine
-    single = Engine(engine.joint, engine.family, engine.sweep, np.dtype("float32"))
-    return Derived(derived.name, derived.model, single)
+    return replace(derived, dtype="float32")
 
 
 def _numpy(tree: Any) -> Any:
@@ -126,17 +154,22 @@ def _numpy(tree: Any) -> Any:
 def random_values(derived: Derived, seed: int) -> dict[str, np.ndarray]:
     """A random point z of positive density."""
     rng = np.random.default_rng(seed)
-    extras = {
-        site: {name: np.asarray(derived.arrays[slot]) for name, slot in block.extras.items()}
-        for block in derived.blocks
+    allowed = {
+        site: jax.tree.map(np.asarray, extra)
+        for block, extra in zip(derived.blocks, extras(derived, derived.arrays), strict=True)
         for site in block.sites
     }
     return {
-        latent.name: random_point(latent, rng, extras[latent.name])
+        latent.name: random_point(latent, rng, allowed[latent.name])
         if latent.domain != "other"
         else np.asarray(derived.model.draw(jax.random.key(seed))[latent.name])
-        for latent in derived.engine.joint.program.latents
+        for latent in derived.joint.program.latents
     }
+
+
+def extras(derived: Derived, arrays: Any) -> tuple[dict[str, Array], ...]:
+    """The constants of the supports, by block."""
+    return tuple({k: arrays[slot] for k, slot in b.extras.items()} for b in derived.blocks)
 
 
 def random_pair(derived: Derived, seed: int) -> dict[str, np.ndarray]:
@@ -161,7 +194,7 @@ def random_pair(derived: Derived, seed: int) -> dict[str, np.ndarray]:
 
 def base_measure(derived: Derived, values: Mapping[str, Array]) -> Array:
     """log h(z): the -log z! of latent counts, which energy and entropy both leave out."""
-    latents = derived.engine.joint.program.latents
+    latents = derived.joint.program.latents
     counts = [latent.name for latent in latents if latent.domain == "count"]
     return -sum((gammaln(values[name] + 1.0).sum() for name in counts), start=jnp.zeros(()))
 
@@ -170,8 +203,8 @@ def _points(
     derived: Derived, arrays: Any, data: Mapping[str, Any], values: Mapping[str, Array]
 ) -> dict[str, Any]:
     """Everything the certificate compares, at the points of one `random_pair`."""
-    engine, summands = derived.engine, derived.engine.joint.summands
-    statistics = jax.vmap(engine.family.statistics)(values)
+    summands = derived.joint.summands
+    statistics = jax.vmap(derived.family.statistics)(values)
 
     def parts(point: Any) -> Array:
         return jnp.stack([energy([summand], arrays, point) for summand in summands])
@@ -215,46 +248,55 @@ def _points(
 
 def fresh_elbo(derived: Derived, arrays: Any, naturals: Any) -> Array:
     """The ELBO as a function of the natural parameters alone."""
-    family = derived.engine.family
+    family = derived.family
     means = means_of(derived, naturals)
-    return elbo(family, derived.engine.joint.summands, arrays, naturals, means)
+    return elbo(family, derived.joint.summands, arrays, naturals, means)
 
 
 def means_of(derived: Derived, naturals: Any) -> Any:
-    families = derived.engine.family.families
+    families = derived.family.families
     return tuple(family.mean(natural) for family, natural in zip(families, naturals, strict=True))
 
 
-def _climb(derived: Derived, arrays: Any, state: State) -> dict[str, Any]:
-    """The ELBO after every update of some sweeps, and the last state.
+def _climb(derived: Derived, arrays: Any, values: Mapping[str, Array]) -> dict[str, Any]:
+    """The ELBO after every update of some sweeps from the point z, and the last state.
 
     `elbo` has one row per sweep and one column per update, evaluated afresh from the natural
     parameters; `reported` is the ELBO that the sweeps report. `between` are natural parameters
-    half-way from the prior's to those after the sweeps: in the domain, optimal for no block.
+    half-way from the family's default to those after the sweeps: in the domain, optimal for none.
     """
-    engine = derived.engine
+    family = derived.family
+    default = derived.cast(
+        tuple(
+            {**factor.default(extra), **extra}
+            for factor, extra in zip(family.families, extras(derived, arrays), strict=True)
+        )
+    )
+    state = State(default, derived.cast(family.statistics(values)))
 
     def sweep(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
         visited = []
-        bound = energy([s for s in engine.joint.summands if not s.blocks], arrays, state.means)
-        for number in engine.sweep.order:
-            state, score = engine.sweep.update(arrays, state, number)
+        bound = energy([s for s in derived.joint.summands if not s.blocks], arrays, state.means)
+        for number in derived.sweep.order:
+            state, score = derived.sweep.update(arrays, state, number)
             visited.append(state.naturals)
             bound += score
-        for number in engine.sweep.order:
-            bound += engine.family.entropy(state.naturals, state.means, arrays, number)
+        for number in derived.sweep.order:
+            bound += family.entropy(state.naturals, state.means, arrays, number)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *visited)
         return state, (jax.vmap(partial(fresh_elbo, derived, arrays))(stacked), bound)
 
     last, (bounds, reported) = jax.lax.scan(sweep, state, None, length=SWEEPS)
-    prior = from_prior(engine, arrays).naturals
-    between = jax.tree.map(lambda a, b: 0.5 * (a + b), prior, last.naturals)
+    between = jax.tree.map(lambda a, b: 0.5 * (a + b), default, last.naturals)
     return {"elbo": bounds, "reported": reported, "state": last, "between": between}
 
 
 def _steps(derived: Derived, arrays: Any, naturals: Any) -> dict[str, Any]:
-    """The gradient of the ELBO, and the unit natural-gradient steps, from one state."""
-    engine, families = derived.engine, derived.engine.family.families
+    """The gradient of the ELBO, and F (target - natural) of every block, at one state.
+
+    F is the Fisher information: the Jacobian of the mean parameters.
+    """
+    families = derived.family.families
     naturals = jax.tree.map(lambda a: a[0], naturals)
     state = State(naturals, means_of(derived, naturals))
 
@@ -267,32 +309,32 @@ def _steps(derived: Derived, arrays: Any, naturals: Any) -> dict[str, Any]:
 
     free = tuple(own(block, naturals[block.number]) for block in derived.blocks)
     gradients = jax.grad(bound)(free)
-    targets, after, fishers = [], [], []
+    products = []
     for block in derived.blocks:
         n = block.number
-        updated, _ = engine.sweep.update(arrays, state, n)
-        after.append(updated.naturals)
-        # Elements of a sequential block are updated one after the other: theirs is no single step.
-        target = gradient(engine.joint.summands, arrays, state.means, n)
-        target = target if block.sequential else own(block, updated.naturals[n])
-        step = {k: target[k] - free[n][k] for k in target}
-        fixed = {k: a for k, a in naturals[n].items() if k not in target}
-        mean = partial(lambda part, family, fixed: family.mean({**part, **fixed}),
-                       family=families[n], fixed=fixed)  # fmt: skip
-        fishers.append(jax.jvp(mean, (free[n],), (step,))[1])
-        targets.append(target)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *after)
+        if block.sequential:  # its elements are updated one after the other: no single step
+            target = gradient(derived.joint.summands, arrays, state.means, n)
+        else:
+            updated, _ = derived.sweep.update(arrays, state, n)
+            target = own(block, updated.naturals[n])
+        step = jax.tree.map(jnp.subtract, target, free[n])
+        mean = partial(_mean, families[n], naturals[n])
+        products.append(jax.jvp(mean, (free[n],), (step,))[1])
     return {
-        "elbo": bound(free),
-        "elbo_after": jax.vmap(partial(fresh_elbo, derived, arrays))(stacked),
-        "gradient": tuple(map(partial(_symmetric), gradients, free)),
-        "fisher_times_step": tuple(fishers),
+        "gradient": tuple(map(_symmetric, gradients, free)),
+        "fisher_times_step": tuple(products),
     }
+
+
+def _mean(family: Any, natural: Mapping[str, Array], free: Mapping[str, Array]) -> Any:
+    return family.mean({**natural, **free})
 
 
 def _symmetric(arrays: dict[str, Array], like: dict[str, Array]) -> dict[str, Array]:
     """The symmetric part of gradients with respect to matrices, which are symmetric."""
-    square = {"xx", "matrix"} | ({"pxx"} if like.keys() >= {"pxx"} and like["pxx"].ndim > like["px"].ndim else set())
+    square = {"xx", "matrix"}
+    if "pxx" in like and like["pxx"].ndim > like["px"].ndim:
+        square.add("pxx")
     return {
         k: 0.5 * (a + jnp.swapaxes(a, -1, -2)) if k in square else a for k, a in arrays.items()
     }

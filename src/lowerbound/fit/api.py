@@ -12,12 +12,13 @@ import numpy as np
 from lowerbound.errors import ArgumentError, ReservedNameError, TooManyComponentsError
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.engine import Arrays, Engine, engine_for
-from lowerbound.fit.loop import run
+from lowerbound.fit.loop import advance, run
 from lowerbound.fit.method import CAVI, as_method
 from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.predict import held_out_score
 from lowerbound.fit.result import Fit, make_fit
 from lowerbound.fit.start import Chance, chances, start
+from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
 
@@ -78,7 +79,7 @@ def run_cavi(
     seeded = assignments(engine, model)
     check_components(engine, model, seeded)
     given = _given(model, method)
-    arrays = engine.prepare(model.arguments.data)
+    arrays = engine.prepare(inputs_of(model))
     states = starts(engine, arrays, seed, method, given, seeded)
     score = None
     if method.monitor is not None:
@@ -86,6 +87,7 @@ def run_cavi(
     outcome = run(
         engine, arrays, states, method.restarts, method.tolerance, method.max_sweeps, progress, score
     )
+    engine.certified()
     check_proper(engine, outcome.proper)
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
@@ -168,6 +170,7 @@ def starts(
     """Starting states of all restarts, compiled together."""
     how = method.init if isinstance(method.init, str) else "auto"
     key = ("start", method.restarts, how, tuple(sorted(given)), seeded)
+    chance = chances(engine, seed, method.restarts, how, seeded)
     if key not in engine.compiled:
 
         def every(arrays: Arrays, chance: Chance, given: Mapping[str, Any]) -> State:
@@ -177,8 +180,10 @@ def starts(
                 return jax.tree.map(lambda a: a[None], one)
             return jax.vmap(lambda c: start(engine, arrays, c, how, given, seeded))(chance)
 
-        engine.compiled[key] = engine.compile(every, arrays)
-    chance = chances(engine, seed, method.restarts, how, seeded)
+        engine.compiled[key] = engine.compile(every, arrays, chance, dict(given))
+        # The loop compiles at the same time, from the shapes of the states alone.
+        shapes = jax.eval_shape(every, arrays, chance, dict(given))
+        advance(engine, arrays, shapes, method.restarts)
     states: State = engine.compiled[key](arrays, chance, dict(given))
     return states
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +23,15 @@ from jax.extend import core as jex
 from lowerbound.bound import elbo_by_site
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import Joint, check_certificate, multi_affine
+from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
 from lowerbound.joint.certificate import QUICK_COMPILE
 from lowerbound.joint.derive import Program, trace_program
+from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Model
 from lowerbound.update import State, Sweep
 
 Arrays = tuple[jax.Array, ...]
+R = TypeVar("R")
 _CACHE_SIZE = 32
 QUICK_BELOW = 100_000  # numbers in the compressed data
 _engines: OrderedDict[str, Engine] = OrderedDict()
@@ -42,7 +45,17 @@ class Engine:
     family: MeanField
     sweep: Sweep
     dtype: np.dtype[Any]
+    check: Future[None]
     compiled: dict[object, Any] = field(default_factory=dict)
+
+    def certified(self) -> None:
+        """Wait for the certificate; raises CertificateError where the derivation is wrong."""
+        try:
+            self.check.result()
+        except BaseException:
+            for key in [key for key, engine in _engines.items() if engine is self]:
+                del _engines[key]
+            raise
 
     def prepare(self, data: Mapping[str, Any]) -> Arrays:
         """Contract the data once; floating arrays in the precision of the fit."""
@@ -56,10 +69,17 @@ class Engine:
         prepared: Arrays = self.compiled[key](dict(data))
         return prepared
 
-    def compile(self, function: Any, arrays: Arrays) -> Any:
-        """Jit with compilation effort in proportion to the work: small data compile quickly."""
+    def compile(self, function: Any, arrays: Arrays, *rest: Any) -> Any:
+        """Compile `function(arrays, *rest)` in the background, for use as soon as it is ready.
+
+        The effort is in proportion to the work: functions of small data compile quickly.
+        """
         small = sum(a.size for a in arrays) <= QUICK_BELOW
-        return jax.jit(function, compiler_options=QUICK_COMPILE if small else None)
+        jitted = jax.jit(function, compiler_options=QUICK_COMPILE if small else None)
+        with jax.default_matmul_precision("highest"):  # accelerators round products by default
+            lowered = jitted.lower(arrays, *rest)
+        future = in_background(lowered.compile)
+        return lambda *args: future.result()(*args)
 
     def cast(self, array: jax.Array) -> jax.Array:
         floating = jnp.issubdtype(array.dtype, jnp.floating)
@@ -95,7 +115,7 @@ def engine_for(
 
     Raises NotConjugateError when some term fits no factor.
     """
-    program = trace_program(model, model.arguments.data)
+    program = trace_program(model)
     key = _fingerprint(program, dtype, partition, weighted, apart, model)
     if key in _engines:
         _engines.move_to_end(key)
@@ -105,13 +125,31 @@ def engine_for(
     if joint.structure.residuals:
         raise NotConjugateError(joint.structure.residuals)
     family = MeanField.of(joint.blocks)
-    if not weighted:
-        check_certificate(joint, model.arguments.data, family.statistics)
-    engine = Engine(joint, family, Sweep(family, joint.summands, sweep_order(joint)), dtype)
+    data = inputs_of(model)
+    if weighted:
+        data["weights"] = np.ones(row_count(model, weighted))
+    check = in_background(certificate(joint, data, family.statistics))
+    sweep = Sweep(family, joint.summands, sweep_order(joint))
+    engine = Engine(joint, family, sweep, dtype, check)
     _engines[key] = engine
     while len(_engines) > _CACHE_SIZE:
         _engines.popitem(last=False)
     return engine
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=2, thread_name_prefix="lowerbound-compile")
+
+
+def in_background(function: Callable[[], R]) -> Future[R]:
+    """Run a function in another thread, in double precision; XLA compiles without the GIL."""
+
+    def doubly() -> R:
+        with jax.enable_x64(True):
+            return function()
+
+    return _pool().submit(doubly)
 
 
 def sweep_order(joint: Joint) -> tuple[int, ...]:

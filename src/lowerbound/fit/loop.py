@@ -56,7 +56,9 @@ def rounding(dtype: np.dtype[Any]) -> float:
     return 1e-10 if dtype == np.float64 else 1e-4
 
 
-def advance(engine: Engine, arrays: Arrays, restarts: int) -> Callable[..., tuple[Carry, Array, Array]]:
+def advance(
+    engine: Engine, arrays: Arrays, states: State, restarts: int
+) -> Callable[..., tuple[Carry, Array, Array]]:
     """Compiled: run up to `limit` sweeps of all restarts, freezing those that have stopped.
 
     Also returns the ELBO of each sweep and whether each block's factors are proper densities.
@@ -107,9 +109,15 @@ def advance(engine: Engine, arrays: Arrays, restarts: int) -> Callable[..., tupl
         proper = [jax.vmap(f.in_domain)(n).reshape(restarts, -1).all(1) for f, n in families]
         return carry, history, jnp.stack(proper, axis=1)
 
-    compiled = engine.compile(run, arrays)
+    compiled = engine.compile(run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(()))
     engine.compiled[key] = compiled
     return compiled
+
+
+def first_carry(states: State, restarts: int) -> Carry:
+    """What the first chunk starts from; `states` may be shapes only."""
+    zeros = np.zeros((restarts,), int)
+    return Carry(states, np.full((restarts,), -np.inf), zeros, zeros)
 
 
 def _choose(going: Array, new: Array, kept: Array) -> Array:
@@ -132,13 +140,8 @@ def run(
     of the ELBO.
     """
     began = time.perf_counter()
-    step = advance(engine, arrays, restarts)
-    carry = Carry(
-        states,
-        np.full((restarts,), -np.inf),
-        np.zeros((restarts,), int),
-        np.zeros((restarts,), int),
-    )
+    step = advance(engine, arrays, states, restarts)
+    carry = first_carry(states, restarts)
     histories: list[np.ndarray] = []
     seconds: list[float] = []
     scores: list[float] = []

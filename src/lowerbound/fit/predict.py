@@ -18,7 +18,8 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.start import from_prior
-from lowerbound.joint import Statistics, energy
+from lowerbound.joint import Statistics, energy, inputs_of
+from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State, Sweep
 
@@ -101,11 +102,10 @@ class Rows:
 
     @property
     def count(self) -> int:
-        site = next(iter(self.axes))
-        return next(s.batch_shape[self.axes[site]] for s in self.model.sites if s.name == site)
+        return row_count(self.model, self.axes)
 
     def data(self) -> dict[str, Any]:
-        return {**self.model.arguments.data, "weights": np.ones(self.count)}
+        return {**inputs_of(self.model), "weights": np.ones(self.count)}
 
     def sweep(self) -> Sweep:
         order = tuple(n for n in self.engine.sweep.order if n in self.local)
@@ -168,6 +168,7 @@ def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
     """Prepare new rows: globals and locals in separate blocks, one weight per row."""
     axes = row_axes(model)
     engine = engine_for(model, dtype, weighted=axes, apart=True)
+    engine.certified()
     local = tuple(b.number for b in engine.joint.blocks if set(b.sites) & set(model.local))
     return Rows(model, engine, local, axes)
 

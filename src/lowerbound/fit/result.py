@@ -27,6 +27,7 @@ from lowerbound.fit.predict import (
     rows_of,
 )
 from lowerbound.fit.saved import Saved, needs_data
+from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
 
@@ -220,7 +221,7 @@ class Fit:
         with jax.enable_x64(True):
             model = self._model()
             engine = engine_for(model, np.dtype(self.precision), self.blocks)
-            terms = engine.by_site(engine.prepare(model.arguments.data), self.state)
+            terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
             order = [s.name for s in model.sites if s.name in terms]
             return {name: float(terms[name]) for name in order}
 

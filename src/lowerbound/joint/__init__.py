@@ -6,7 +6,8 @@ one block's mean parameters is that block's optimal natural parameter (eq:optima
 """
 
 from lowerbound.joint.blocks import Block
-from lowerbound.joint.certificate import check_certificate
+from lowerbound.joint.certificate import certificate, check_certificate
+from lowerbound.joint.derive import inputs_of
 from lowerbound.joint.energy import Statistics, Summand, energy, gradient
 from lowerbound.joint.multiaffine import Joint, multi_affine
 
@@ -15,8 +16,10 @@ __all__ = [
     "Joint",
     "Statistics",
     "Summand",
+    "certificate",
     "check_certificate",
     "energy",
     "gradient",
+    "inputs_of",
     "multi_affine",
 ]

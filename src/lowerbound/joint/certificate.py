@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from lowerbound.errors import CertificateError
-from lowerbound.joint.derive import Latent
+from lowerbound.joint.derive import Latent, split_inputs
 from lowerbound.joint.energy import Statistics, evaluate
 from lowerbound.joint.multiaffine import Joint
 
@@ -39,6 +39,20 @@ def check_certificate(
 
     `statistics` maps site values to the blocks' point statistics.
     """
+    certificate(joint, data, statistics, draws, seed)()
+
+
+def certificate(
+    joint: Joint,
+    data: Mapping[str, Any],
+    statistics: Callable[[Mapping[str, jax.Array]], Statistics],
+    draws: int = 2,
+    seed: int = 0,
+) -> Callable[[], None]:
+    """The check of `check_certificate`, traced now; compiled and run when it is called.
+
+    NumPyro's handlers are not safe to use from several threads, XLA's compiler is.
+    """
 
     @partial(jax.jit, compiler_options=QUICK_COMPILE)
     def both(arrays: Mapping[str, Any], values: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
@@ -47,20 +61,31 @@ def check_certificate(
         parts = jnp.stack([evaluate(s, compressed, point) for s in joint.summands])
         derived = parts.sum() + _base_measure(joint, values)
         # Summands may cancel, so rounding is judged on the scale of their absolute sum.
-        return derived, joint.model.log_density(values, arrays), abs(parts).sum()
+        expected = joint.model.log_density(values, *split_inputs(joint.model, arrays))
+        return derived, expected, abs(parts).sum()
 
     extras = _extras(joint, data)
+    points = []
     for number in range(draws):
         rng = np.random.default_rng((seed, number))
-        values = {
-            latent.name: random_point(latent, rng, extras.get(latent.name, {}))
-            if latent.domain != "other"
-            else joint.model.draw(jax.random.key(seed + number))[latent.name]
-            for latent in joint.program.latents
-        }
-        derived, expected, size = map(float, both(data, values))
-        if not abs(derived - expected) <= RELATIVE_TOLERANCE * (size + abs(expected) + 1.0):
-            raise CertificateError(derived, expected)
+        points.append(
+            {
+                latent.name: random_point(latent, rng, extras.get(latent.name, {}))
+                if latent.domain != "other"
+                else np.asarray(joint.model.draw(jax.random.key(seed + number))[latent.name])
+                for latent in joint.program.latents
+            }
+        )
+    lowered = both.lower(dict(data), points[0])
+
+    def check() -> None:
+        compiled = lowered.compile()
+        for values in points:
+            derived, expected, size = map(float, compiled(dict(data), values))
+            if not abs(derived - expected) <= RELATIVE_TOLERANCE * (size + abs(expected) + 1.0):
+                raise CertificateError(derived, expected)
+
+    return check
 
 
 def random_point(

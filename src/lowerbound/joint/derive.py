@@ -127,15 +127,32 @@ def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype)  # type: ignore[no-untyped-call]
 
 
-def trace_program(model: Model, data: Mapping[str, Any]) -> Program:
+def inputs_of(model: Model) -> dict[str, Any]:
+    """The arrays a program depends on: data arguments, and masks of missing entries."""
+    masks = {_mask_name(site): mask for site, mask in model.missing.items()}
+    return {**model.arguments.data, **masks}
+
+
+def split_inputs(model: Model, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data arguments and masks by site, as `Model.run` and `Model.log_density` take them."""
+    data = {name: inputs[name] for name in model.arguments.data}
+    return data, {site: inputs[_mask_name(site)] for site in model.missing}
+
+
+def _mask_name(site: str) -> str:
+    return f"missing entries of {site}"
+
+
+def trace_program(model: Model) -> Program:
     """Trace the parameters of every site's density as functions of latents and data."""
+    data = inputs_of(model)
     latents = tuple(latent_of(site) for site in model.latent.values())
     static: dict[str, dict[str, Any]] = {}
     names = tuple(data)
 
     def outputs(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, dict[str, Any]]:
         collected: dict[str, dict[str, Any]] = {}
-        for name, density in model.run(values, arrays).items():
+        for name, density in model.run(values, *split_inputs(model, arrays)).items():
             kind = type(density.distribution).__name__
             record: dict[str, Any] = {}
             fixed: dict[str, Any] = {

@@ -249,7 +249,7 @@ def evaluate(summand: Summand, arrays: Sequence[JaxArray], statistics: Statistic
         place(*take(array, index))
     if not flat:
         return jnp.asarray(summand.coefficient)
-    return summand.coefficient * jnp.einsum(*flat, [])
+    return summand.coefficient * jnp.einsum(*flat, [], precision="highest")
 
 
 def energy(

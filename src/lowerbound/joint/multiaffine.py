@@ -13,7 +13,15 @@ import numpy as np
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks import Block, Entry
 from lowerbound.joint.coupling import Restriction, restriction, separate
-from lowerbound.joint.derive import Derivation, Latent, Program, abstract, derive, trace_program
+from lowerbound.joint.derive import (
+    Derivation,
+    Latent,
+    Program,
+    abstract,
+    derive,
+    inputs_of,
+    trace_program,
+)
 from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
 from lowerbound.joint.statistics import Misfit, find_blocks
 from lowerbound.joint.terms import Array
@@ -71,8 +79,8 @@ def multi_affine(
     data, one number per row of that axis, which multiplies the site's log density; sites `apart`
     are never joined with the others.
     """
-    data = dict(model.arguments.data)
-    traced = program or trace_program(model, data)
+    data = inputs_of(model)
+    traced = program or trace_program(model)
     found: dict[str, Structure] = {}
 
     def contract(arrays: Mapping[str, Array]) -> tuple[jax.Array, ...]:
@@ -91,9 +99,10 @@ def multi_affine(
     return Joint(model, traced, found["structure"], compress)
 
 
-def model_rows(model: Model, site: str, axis: int) -> int:
-    """The size of one batch axis of a site."""
-    return next(s.batch_shape[axis] for s in model.sites if s.name == site)
+def row_count(model: Model, axes: Mapping[str, int]) -> int:
+    """The number of rows, from sites and the batch axes their rows lie along."""
+    name, axis = next(iter(axes.items()))
+    return next(s.batch_shape[axis] for s in model.sites if s.name == name)
 
 
 def _structure(

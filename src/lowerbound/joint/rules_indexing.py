@@ -34,10 +34,9 @@ def gather(
     """Indexing. A latent index z reads sum_k 1[z=k] operand[k]."""
     value = lift(operand)
     where = lift(indices)
-    if mode == GatherScatterMode.FILL_OR_DROP and fill_value is not None:
-        return poisoned(
-            "gather", "a fill value for positions out of range has no rule", value, where
-        )
+    if _fills(mode, fill_value, aval):
+        reason = "a fill value for positions out of range has no rule"
+        return poisoned("gather", reason, value, where)
     exposed = expose([where])
     if exposed is None:
         return poisoned("gather", "its index is a sum over assignments", value, where)
@@ -74,6 +73,13 @@ def gather(
     renamed = _renamed(value)
     result = reindexed(renamed, index, tuple(aval.shape), axes)
     return _with_categories(result, indicators)
+
+
+def _fills(mode: Any, fill_value: Any, aval: Any) -> bool:
+    """Whether positions out of range read a number that the program gives (NaN is none)."""
+    if mode != GatherScatterMode.FILL_OR_DROP or fill_value is None:
+        return False
+    return bool(np.issubdtype(aval.dtype, np.floating) and not np.isnan(fill_value))
 
 
 def dynamic_slice(

@@ -143,7 +143,7 @@ def contract(factors: Sequence[Factor[Constant]], output: tuple[Label, ...]) -> 
         numeric = array.astype(float) if array.dtype == bool else array
         flat += [numeric, [number[label] for label in labels]]
     out = [number[label] for label in output]
-    result: Array = np.einsum(*flat, out) if static else jnp.einsum(*flat, out)
+    result: Array = np.einsum(*flat, out) if static else jnp.einsum(*flat, out, precision="highest")
     return result
 
 

@@ -1,0 +1,73 @@
+"""The examples run, on small settings, and find what they simulate."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_run_here():
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert names == {"ard_regression", "missing_data", "paper_mixture", "topics"}
+
+
+def test_paper_mixture(tmp_path, capsys):
+    fit = example("paper_mixture").main(n=200, restarts=4, output=tmp_path / "demo")
+    assert fit.converged
+    text = capsys.readouterr().out
+    assert "Normal-Wishart(mu, precision)" in text
+    assert "Verdict: Converged after" in text
+    assert re.search(r"5 fitted +0\.\d", text)
+    assert (tmp_path / "demo" / "paper_mixture.png").stat().st_size > 10_000
+    page = (tmp_path / "demo" / "index.html").read_text("utf-8")
+    assert page.count("data:image/png;base64,") == 1
+    assert "Normal-Wishart(mu, precision)" in page
+    assert not re.search(r"(src|href)='?https?:", page)
+
+
+def test_paper_mixture_matches_components():
+    means = np.array([[0.0, 0.0], [5.0, 5.0], [9.0, 0.0]])
+    assert example("paper_mixture").match(means + 0.1, means[[2, 0, 1]]) == [2, 0, 1]
+
+
+def test_ard_regression(capsys):
+    fit = example("ard_regression").main(n=60, columns=5)
+    np.testing.assert_allclose(fit.mean("beta"), [2.0, -1.0, 0.5, 0.0, 0.0], atol=0.45)
+    assert "Normal-Gamma(beta, tau)" in capsys.readouterr().out
+
+
+def test_topics(capsys):
+    fit = example("topics").main(documents=12, length=20, restarts=3)
+    assert fit.mean("beta").shape == (2, 10)
+    assert "topic 1:" in capsys.readouterr().out
+
+
+def test_missing_data(capsys):
+    fit = example("missing_data").main(n=30, D=4, K=1)
+    assert fit.converged
+    error, spread = re.findall(r"(?:error|against) ([\d.]+)", capsys.readouterr().out)
+    assert float(error) < float(spread) / 2
+
+
+def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):
+    code, printed = re.findall(r"```(?:python)?\n(import.*?|CAVI.*?)```", README, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    lines = [line for line in capsys.readouterr().out.splitlines() if "relative change" not in line]
+    assert lines
+    assert [line for line in lines if line not in printed] == []
+
+
+def test_the_example_of_the_readme_is_short():
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15

@@ -1,0 +1,124 @@
+"""Pictures and pages: what they show is what the fit holds."""
+
+import builtins
+import re
+import sys
+
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import lowerbound as lb
+from lowerbound.errors import ArgumentError
+from lowerbound.report import verdict
+
+
+def mixture(x, K):
+    pi = numpyro.sample("pi", dist.Dirichlet(jnp.ones(K)))
+    with numpyro.plate("components", K, dim=-2), numpyro.plate("axes", 2, dim=-1):
+        tau = numpyro.sample("tau", dist.Gamma(1.0, 1.0))
+        mu = numpyro.sample("mu", dist.Normal(0.0, 10 / jnp.sqrt(tau)))
+    with numpyro.plate("data", len(x)):
+        c = numpyro.sample("c", dist.Categorical(pi))
+        numpyro.sample("x", dist.Normal(mu[c], 1 / jnp.sqrt(tau[c])).to_event(1), obs=x)
+
+
+LABELS = np.repeat([0, 1], 30)
+X = np.random.default_rng(0).normal(size=(60, 2)) + 8.0 * LABELS[:, None]
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return lb.fit(mixture, X, K=2, method=lb.CAVI(restarts=3))
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_elbo_draws_the_history(fit):
+    ax = lb.plot.elbo(fit)
+    curve = next(line for line in ax.lines if len(line.get_xdata()) == len(fit.history.elbo))
+    np.testing.assert_array_equal(curve.get_ydata(), fit.history.elbo)
+    assert curve.get_xdata()[0] == 1
+    assert "nats" in ax.get_ylabel()
+    other = plt.figure().subplots()
+    assert lb.plot.elbo(fit, ax=other) is other
+
+
+def test_posterior_has_a_panel_per_site(fit):
+    axes = lb.plot.posterior(fit)
+    assert [ax.get_title(loc="left") for ax in axes] == ["pi", "tau", "mu"]
+    np.testing.assert_allclose(axes[0].lines[0].get_xdata(), fit.mean("pi"), atol=0.01)
+    (one,) = lb.plot.posterior(fit, ["c"])
+    assert one.get_title(loc="left") == "c (first 40 of 60)"
+    axes[0].figure.canvas.draw()
+    with pytest.raises(ArgumentError, match="got the site 'sigma', which is no site of the fit"):
+        lb.plot.posterior(fit, ["sigma"])
+
+
+def test_mixture_draws_two_sigma_ellipses(fit):
+    (ax,) = lb.plot.mixture(fit, X, LABELS, precision="tau")
+    outlines = [line.get_xydata() for line in ax.lines if len(line.get_xdata()) > 1]
+    assert len(outlines) == 2
+    for outline, centre, precision in zip(outlines, fit.mean("mu"), fit.mean("tau"), strict=True):
+        distance = ((outline - centre) ** 2 * precision).sum(axis=1)
+        np.testing.assert_allclose(distance, 4.0)
+    assert sum(len(points.get_offsets()) for points in ax.collections) >= len(X)
+
+
+def test_mixture_draws_a_panel_per_fit(fit):
+    axes = lb.plot.mixture({"a": fit, "b": fit}, X, precision="tau", weights=None)
+    assert [ax.get_title(loc="left") for ax in axes] == ["a", "b"]
+    axes[0].figure.canvas.draw()
+    with pytest.raises(ArgumentError, match=r"got x of shape \(60, 1\).\nExpected two-dim"):
+        lb.plot.mixture(fit, X[:, :1])
+
+
+def test_matrix_precisions():
+    from lowerbound.plot import _covariances
+
+    precision = np.array([[[2.0, 0.5], [0.5, 1.0]]])
+    np.testing.assert_allclose(_covariances(precision) @ precision, np.eye(2)[None], atol=1e-15)
+
+
+def test_without_matplotlib_the_error_says_what_to_install(fit, monkeypatch):
+    original = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot")
+    for draw in (lb.plot.elbo, lb.plot.posterior, lambda f: lb.plot.mixture(f, X)):
+        with pytest.raises(ImportError, match=re.escape('pip install "lowerbound[plot]"')):
+            draw(fit)
+
+
+# --- The page ---
+
+
+def test_report_is_one_page(fit, tmp_path):
+    path = lb.report(fit, tmp_path / "pages" / "report.html", title="A <mixture>")
+    page = path.read_text("utf-8")
+    assert "<h1>A &lt;mixture&gt;</h1>" in page
+    assert verdict(fit) in page
+    assert "Normal-Gamma(mu, tau)" in page
+    assert page.count("data:image/png;base64,") == 1
+    assert "mu[1, 1]" in page
+    assert "http" not in page
+
+
+def test_verdict_counts_the_restarts_that_agree(fit):
+    close = sum(r.elbo > fit.elbo - 0.1 for r in fit.restarts)
+    n = len(fit.history.elbo)
+    assert verdict(fit) == (
+        f"Converged after {n} sweeps; {close} of 3 restarts end within 0.1 nats of the best ELBO."
+    )
