@@ -125,7 +125,7 @@ class MissingDataError(ArgumentError):
             f"Site '{site}' has an observation that is partly missing: row {_bare(index)}, "
             f"event shape {event}, argument '{argument}'   ({where}).\n"
             "Expected each event to be observed or missing as a whole. Mark the whole row as "
-            "missing, or write the components as independent sites (no to_event)."
+            "missing, or give the components independent distributions."
         )
 
 

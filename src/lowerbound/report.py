@@ -18,10 +18,10 @@ AGREEMENT = 0.1  # nats: restarts this close to the best ELBO found the same opt
 ROWS = 60  # rows of the table of the posterior
 
 STYLE = """
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222;
        font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-pre { background: #f5f5f5; padding: .8rem 1rem; overflow-x: auto; font-size: .82rem; }
+pre { background: #f5f5f5; padding: .8rem 1rem; overflow-x: auto; font-size: .75rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #e5e5e5; }
 th:first-child, td:first-child { text-align: left; }
@@ -114,4 +114,6 @@ def _table(name: str, table: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.3f}" if value == 0 or 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"

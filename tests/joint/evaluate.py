@@ -6,8 +6,9 @@ latents. The law of the rewriter is that the two together equal the function its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -16,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln
 
+from lowerbound.joint.certificate import QUICK_COMPILE
 from lowerbound.joint.derive import Latent
 from lowerbound.joint.interpret import interpret
-from lowerbound.joint.terms import Constant, Factor, Label, Term
+from lowerbound.joint.terms import Constant, Factor, Gather, Label, Term
 from lowerbound.joint.value import Poison, Value, lift
 
 Points = Mapping[str, np.ndarray]
@@ -184,15 +186,18 @@ def _evaluate_atom(
 # The law
 
 
+def shapes_of(inputs: Mapping[str, Input]) -> dict[str, Any]:
+    return {
+        name: jax.ShapeDtypeStruct(i.shape, int if i.domain == "discrete" else i.dtype)
+        for name, i in inputs.items()
+    }
+
+
 def rewritten(
     function: Callable[..., Any], inputs: Mapping[str, Input], arrays: Mapping[str, Any]
 ) -> list[Any]:
     """The outputs of a function as values, poisons or arrays; `arrays` holds the data."""
-    shapes = {
-        name: jax.ShapeDtypeStruct(i.shape, int if i.domain == "discrete" else i.dtype)
-        for name, i in inputs.items()
-    }
-    closed = jax.make_jaxpr(lambda given: function(**given))(shapes)
+    closed = jax.make_jaxpr(lambda given: function(**given))(shapes_of(inputs))
     operands = [
         inputs[name].latent(name).value() if inputs[name].is_latent else arrays[name]
         for name in sorted(inputs)
@@ -200,47 +205,163 @@ def rewritten(
     return interpret(closed, operands)
 
 
-def check_rewriting(
-    function: Callable[..., Any], inputs: Mapping[str, Input], seed: int = 0, rtol: float = 1e-9
-) -> list[Any]:
-    """Assert that rewriting keeps the value, with data known while deriving and with data traced.
+Row = tuple[Callable[..., Any], Mapping[str, Input]]
 
-    Returns the outputs; poisoned ones are not compared.
+
+def row(function: Callable[..., Any], **inputs: Input) -> Row:
+    """A function under test with its arguments."""
+    return function, inputs
+
+
+@dataclass
+class Case:
+    """A function at random points: what it gives, and what rewriting made of it."""
+
+    function: Callable[..., Any]
+    inputs: Mapping[str, Input]
+    points: dict[str, np.ndarray]
+    expected: list[Any] = field(default_factory=list)
+    outputs: list[list[Any]] = field(default_factory=list)  # data known, and data traced
+    error: Exception | None = None
+
+    @classmethod
+    def draw(cls, function: Callable[..., Any], inputs: Mapping[str, Input], seed: int) -> Case:
+        rng = np.random.default_rng(seed)
+        return cls(function, inputs, {name: i.draw(rng) for name, i in inputs.items()})
+
+    @property
+    def data(self) -> dict[str, np.ndarray]:
+        return {n: a for n, a in self.points.items() if not self.inputs[n].is_latent}
+
+    def check(self, rtol: float = 1e-9) -> list[Any]:
+        """Assert that rewriting kept the value; poisons are only asked to be well formed."""
+        if self.error is not None:
+            raise self.error
+        latents = {name: i.latent(name) for name, i in self.inputs.items() if i.is_latent}
+        for outputs in self.outputs:
+            assert len(outputs) == len(self.expected)
+            for output, wanted in zip(outputs, self.expected, strict=True):
+                if isinstance(output, Poison):
+                    assert output.sites, "a poison that touches no latent"
+                    assert output.sites <= set(latents), "a site that is none of the function's"
+                    assert output.reason
+                    assert output.shape == wanted.shape
+                    continue
+                value = lift(output)
+                assert value.shape == wanted.shape
+                found = evaluate_value(value, self.points, latents)
+                scale = max(1.0, float(np.max(np.abs(wanted[np.isfinite(wanted)]), initial=0.0)))
+                np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol * scale)
+        return self.outputs[-1]
+
+
+def evaluate_cases(cases: Sequence[Case], compiled: bool = True) -> None:
+    """Rewrite every case twice, with data known and with data traced, under one compilation.
+
+    A single small case is faster without.
     """
-    rng = np.random.default_rng(seed)
-    points = {name: i.draw(rng) for name, i in inputs.items()}
-    latents = {name: i.latent(name) for name, i in inputs.items() if i.is_latent}
-    given = {
-        name: jnp.asarray(a, dtype=int if inputs[name].domain == "discrete" else None)
-        for name, a in points.items()
-    }
-    expected = [np.asarray(e) for e in jax.tree.leaves(jax.jit(function)(**given))]
-    known = {name: a for name, a in points.items() if name not in latents}
-    outputs: list[Any] = []
-    traced = {name: jnp.asarray(a) for name, a in known.items()}
-    for arrays in (known, traced) if known else (known,):
-        outputs = rewritten(function, inputs, arrays)
-        assert len(outputs) == len(expected)
-        for output, wanted in zip(outputs, expected, strict=True):
-            if isinstance(output, Poison):
-                assert output.sites <= set(latents), "a site that is none of the function's"
-                assert output.sites, "a poison that touches no latent"
-                assert output.reason
-                assert output.shape == wanted.shape
-                continue
-            value = lift(output)
-            assert value.shape == wanted.shape
-            found = evaluate_value(value, points, latents)
-            scale = max(1.0, float(np.max(np.abs(wanted[np.isfinite(wanted)]), initial=0.0)))
-            np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol * scale)
-    if known:  # nothing may look at the numbers of traced data
-        jax.eval_shape(lambda arrays: _constants(rewritten(function, inputs, arrays)), known)
-    return outputs
+    for case in cases:
+        try:
+            case.outputs.append(rewritten(case.function, case.inputs, case.data))
+        except Exception as error:
+            case.error = error
+    sound = [case for case in cases if case.error is None]
+    skeletons: list[list[Any]] = []
+
+    def everything(points: list[dict[str, Any]], data: list[dict[str, Any]]) -> Any:
+        results = []
+        for case, values, arrays in zip(sound, points, data, strict=True):
+            traced: list[Any] = []
+            outputs: list[Any] = []
+            try:
+                if arrays:
+                    outputs = rewritten(case.function, case.inputs, arrays)
+                outputs = [o if isinstance(o, Poison) else lift(o) for o in outputs]
+                for output in outputs:
+                    map_arrays(output, traced.append)
+            except Exception as error:
+                case.error = error
+            skeletons.append(outputs)
+            results.append((jax.tree.leaves(case.function(**values)), traced))
+        return results
+
+    given = [
+        {n: jnp.asarray(a, int if c.inputs[n].domain == "discrete" else None) for n, a in pairs}
+        for c in sound
+        for pairs in [c.points.items()]
+    ]
+    data = [{name: jnp.asarray(a) for name, a in c.data.items()} for c in sound]
+    run = jax.jit(everything, compiler_options=QUICK_COMPILE) if compiled else everything
+    results = run(given, data)
+    for case, skeleton, (expected, arrays) in zip(sound, skeletons, results, strict=True):
+        case.expected = [np.asarray(e) for e in expected]
+        if case.data:
+            case.outputs.append(_with_numbers(skeleton, iter(arrays)))
 
 
-def _constants(outputs: list[Any]) -> list[Any]:
-    values = [lift(o) for o in outputs if not isinstance(o, Poison)]
-    return [f.atom.array for v in values for t in v.terms for f in t.constants]
+def _with_numbers(skeleton: list[Any], numbers: Iterator[Any]) -> list[Any]:
+    return [map_arrays(o, lambda _: np.asarray(next(numbers))) for o in skeleton]
+
+
+def map_arrays(output: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with every array in it changed, in a fixed order; a poison as it is."""
+    if isinstance(output, Poison):
+        return output
+
+    def moved(factor: Factor[Any]) -> Factor[Any]:
+        atom = factor.atom
+        atom = Constant(change(atom.array)) if isinstance(atom, Constant) else atom
+        index = [
+            i if isinstance(i, Label) else Gather(change(i.array), i.labels) for i in factor.index
+        ]
+        return Factor(atom, tuple(index))
+
+    terms = [
+        Term(t.coefficient, tuple(map(moved, t.constants)), tuple(map(moved, t.latents)))
+        for t in output.terms
+    ]
+    return Value(output.shape, output.axes, tuple(terms))
+
+
+def check_rewriting(
+    function: Callable[..., Any], inputs: Mapping[str, Input], seed: int = 0
+) -> list[Any]:
+    """Assert that rewriting keeps the value of a function at a random point."""
+    case = Case.draw(function, inputs, seed)
+    evaluate_cases([case], compiled=False)
+    return case.check()
+
+
+class Table:
+    """Rows that are rewritten together, when the first of them is asked for."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self.rows = rows
+
+    @cached_property
+    def cases(self) -> dict[str, Case]:
+        cases = {name: Case.draw(f, inputs, 0) for name, (f, inputs) in self.rows.items()}
+        evaluate_cases(list(cases.values()))
+        return cases
+
+    def primitives(self) -> set[str]:
+        """The names of the operations that the rows contain."""
+        used: set[str] = set()
+        for function, inputs in self.rows.values():
+            closed = jax.make_jaxpr(lambda given, f=function: f(**given))(shapes_of(inputs))
+            used |= set(_primitives(closed.jaxpr))
+        return used
+
+
+def _primitives(jaxpr: Any) -> list[str]:
+    names = []
+    for equation in jaxpr.eqns:
+        names.append(equation.primitive.name)
+        for parameter in equation.params.values():
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                names += _primitives(inner)
+    return names
 
 
 def size_of(value: Value) -> int:

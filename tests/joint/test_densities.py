@@ -15,7 +15,7 @@ import pytest
 from lowerbound.joint.densities import TEMPLATES
 from lowerbound.joint.value import Poison, Value
 from tests.joint.derived import check_densities
-from tests.joint.evaluate import Input, count, data, discrete, matrix, positive, real, simplex, unit
+from tests.joint.evaluate import Input, count, discrete, matrix, positive, real, simplex, unit
 
 PRIORS: dict[str, Callable[[tuple[int, ...]], Any]] = {
     "real": lambda shape: dist.Normal(0.0, 1.0).expand(shape),
@@ -91,9 +91,10 @@ ROWS: dict[str, Row] = {
                         {"concentration": positive(), "rate": positive(3)}, positive(3), ("rate",)),
     "Exponential": Row("Exponential", dist.Exponential, {"rate": positive(2)}, positive(4, 2),
                        ("rate",)),
-    "Beta": Row("Beta", dist.Beta, {"a": positive(3), "b": positive()}, unit(3)),
-    "Dirichlet": Row("Dirichlet", dist.Dirichlet, {"a": positive(3)}, simplex(4, 3)),
-    "Dirichlet batch": Row("Dirichlet", dist.Dirichlet, {"a": positive(2, 3)}, simplex(2, 3)),
+    "Beta": Row("Beta", lambda a, b: dist.Beta(a, b), {"a": positive(3), "b": positive()}, unit(3)),
+    "Dirichlet": Row("Dirichlet", lambda a: dist.Dirichlet(a), {"a": positive(3)}, simplex(4, 3)),
+    "Dirichlet batch": Row("Dirichlet", lambda a: dist.Dirichlet(a), {"a": positive(2, 3)},
+                           simplex(2, 3)),
     "Wishart": Row("Wishart", lambda m: dist.Wishart(5.0, rate_matrix=m), {"m": matrix(2, 2)},
                    matrix(2, 2), ("m",)),
     "Wishart scale": Row("Wishart", lambda m: dist.Wishart(5.0, scale_matrix=m),
@@ -153,7 +154,8 @@ def model_of(
             for name, i in row.parameters.items()
         }
         numpyro.sample("x", wrap(row.build(**parameters)), obs=x)
-        numpyro.sample("y", dist.Normal(0.0, 1.0).expand(y.shape), obs=y)
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mean, 1.0).expand(y.shape), obs=y)
 
     return model
 
@@ -186,25 +188,25 @@ def test_templates_equal_numpyro(name: str) -> None:
             assert expressible or row.template in ("BinomialProbs", "BinomialLogits")
 
 
-@pytest.mark.parametrize("name", ["Normal batch", "CategoricalProbs batch", "Poisson", "Wishart scale"])
+@pytest.mark.parametrize(
+    "name", ["Normal batch", "CategoricalProbs batch", "Poisson", "Wishart scale"]
+)
 def test_wrappers_equal_numpyro(name: str) -> None:
     row = ROWS[name]
     rng = np.random.default_rng(0)
     fixed = {n: i.draw(rng) for n, i in row.parameters.items()}
     x = draw(row.value, rng)
     inner = expanded(row)
-    batch = inner(row.build(**{n: jnp.asarray(a) for n, a in fixed.items()})).batch_shape
+    batch = inner(row.build(**fixed)).batch_shape
     mask = jnp.asarray(rng.uniform(size=batch) < 0.6)
-    for wrap in (
-        lambda d: inner(d).to_event(1),
-        lambda d: inner(d).mask(mask),
-        lambda d: inner(d).mask(False),
-        lambda d: inner(d).mask(mask).to_event(len(batch)),
-        lambda d: inner(d).expand((2, *batch)),
+    for wrap, value in (
+        (lambda d: inner(d).to_event(1), x),
+        (lambda d: inner(d).mask(mask), x),
+        (lambda d: inner(d).mask(False), x),
+        (lambda d: inner(d).mask(mask).to_event(len(batch)), x),
+        (lambda d: inner(d).expand((2, *batch)), np.stack([x, x])),
     ):
-        values = np.broadcast_to(x, (2, *x.shape)) if len(wrap(row.build(**{
-            n: jnp.asarray(a) for n, a in fixed.items()})).batch_shape) > len(batch) else x  # fmt: skip
-        check_densities(model_of(row, fixed, row.latent, wrap), Y, values)
+        check_densities(model_of(row, fixed, row.latent, wrap), Y, value)
 
 
 def test_every_template_is_in_the_table() -> None:
@@ -277,7 +279,6 @@ def test_unlisted_distributions_of_constants(distribution: Any, value: np.ndarra
     [
         (lambda a, t: dist.Weibull(t, 1.0), True),
         (lambda a, t: dist.Pareto(0.01, t), True),
-        (lambda a, t: dist.Rayleigh(t), True),
         (lambda a, t: dist.HalfCauchy(t), False),
         (lambda a, t: dist.StudentT(4.0, a, 1.0), False),
         (lambda a, t: dist.Laplace(a, t), False),
@@ -292,6 +293,4 @@ def test_unlisted_distributions_of_latents(distribution: Any, exact: bool) -> No
         numpyro.sample("y", distribution(a, t), obs=y)
 
     outcome = check_densities(model, np.array([0.3, 1.1]))["y"]
-    if not exact:
-        assert isinstance(outcome, Poison)
-        assert outcome.where.startswith("test_densities.py:")
+    assert isinstance(outcome, Value if exact else Poison), outcome

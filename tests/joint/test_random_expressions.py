@@ -144,7 +144,9 @@ def expressions(draw: st.DrawFn) -> Expression:
     expression = Expression()
     for _ in range(draw(st.integers(1, 6))):
         size = len(expression.shapes)
-        fresh = st.integers(len(INPUTS), size - 1) if size > len(INPUTS) else st.integers(0, size - 1)
+        fresh = (
+            st.integers(len(INPUTS), size - 1) if size > len(INPUTS) else st.integers(0, size - 1)
+        )
         pick = st.one_of(fresh, st.integers(0, size - 1))
         i, j = draw(pick), draw(pick)
         kind = draw(st.sampled_from(["binary", "binary", "unary", "unary", "index", "monomial"]))

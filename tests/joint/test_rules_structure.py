@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +13,8 @@ from jax import lax
 from lowerbound.joint import rules_indexing, rules_structure
 from lowerbound.joint.value import Poison
 from tests.joint.evaluate import (
-    Input,
+    Row,
+    Table,
     check_rewriting,
     data,
     discrete,
@@ -23,16 +23,10 @@ from tests.joint.evaluate import (
     matrix,
     positive,
     real,
+    row,
     simplex,
     size_of,
 )
-
-Row = tuple[Callable[..., Any], dict[str, Input]]
-
-
-def row(function: Callable[..., Any], **inputs: Input) -> Row:
-    return function, inputs
-
 
 I, J = np.triu_indices(4, 1)
 
@@ -347,7 +341,9 @@ INDEXING: dict[str, Row] = {
     "reshape of z": row(lambda x, z: x[z.reshape(4)], x=real(3), z=discrete(2, 2)),
     "slice of z": row(lambda x, z: x[z[1:]] * x[z[:-1]], x=real(3), z=discrete(4)),
     "transition": row(lambda b, z: b[z[:-1], z[1:]], b=real(3, 3), z=discrete(4)),
-    "stack of z": row(lambda x, z, u: x[jnp.stack([z, u])], x=real(3), z=discrete(4), u=discrete(4)),
+    "stack of z": row(
+        lambda x, z, u: x[jnp.stack([z, u])], x=real(3), z=discrete(4), u=discrete(4)
+    ),
     "concatenate z": row(
         lambda x, z, w: x[jnp.concatenate([z, w])], x=real(3), z=discrete(2), w=integers(3)
     ),
@@ -400,17 +396,20 @@ POISON: dict[str, tuple[Row, set[str]]] = {
 EXACT = {**STRUCTURE, **INDEXING}
 
 
+TABLE = Table(EXACT)
+POISONED = Table({name: entry[0] for name, entry in POISON.items()})
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_rewriting_keeps_the_value(name: str) -> None:
-    function, inputs = EXACT[name]
-    for output in check_rewriting(function, inputs):
+    for output in TABLE.cases[name].check():
         assert not isinstance(output, Poison), output
 
 
 @pytest.mark.parametrize("name", POISON)
 def test_what_has_no_rule_is_poisoned(name: str) -> None:
-    (function, inputs), sites = POISON[name]
-    (output,) = check_rewriting(function, inputs)
+    _, sites = POISON[name]
+    (output,) = POISONED.cases[name].check()
     assert isinstance(output, Poison)
     assert output.sites == sites
     assert output.where.startswith("test_rules_structure.py:")
@@ -427,23 +426,5 @@ def test_a_sum_forms_no_array() -> None:
 
 
 def test_every_rule_is_in_the_table() -> None:
-    used: set[str] = set()
-    for function, inputs in EXACT.values():
-        shapes = {
-            name: jax.ShapeDtypeStruct(i.shape, int if i.domain == "discrete" else i.dtype)
-            for name, i in inputs.items()
-        }
-        used |= set(_primitives(jax.make_jaxpr(lambda g, f=function: f(**g))(shapes).jaxpr))
     rules = {**rules_structure.RULES, **rules_indexing.RULES}
-    assert set(rules) - used <= {"expand_dims"}
-
-
-def _primitives(jaxpr: Any) -> list[str]:
-    names = []
-    for equation in jaxpr.eqns:
-        names.append(equation.primitive.name)
-        for parameter in equation.params.values():
-            inner = getattr(parameter, "jaxpr", parameter)
-            if hasattr(inner, "eqns"):
-                names += _primitives(inner)
-    return names
+    assert set(rules) - TABLE.primitives() <= {"expand_dims"}

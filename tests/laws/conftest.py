@@ -7,6 +7,7 @@ derived and compiled once.
 import pytest
 
 from tests.laws.derived import Derived, derive
+from tests.laws.fitted import Fitted, fit_case
 from tests.models.case import Case
 from tests.models.zoo import CASES
 
@@ -19,3 +20,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture(scope="session")
 def derived(case: Case) -> Derived:
     return derive(case)
+
+
+@pytest.fixture(scope="session")
+def fitted(case: Case) -> Fitted:
+    return fit_case(case)

@@ -18,7 +18,7 @@ from jax.scipy.special import gammaln
 
 from lowerbound.bound import elbo
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import Block, Joint, energy, gradient, multi_affine
+from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
 from lowerbound.joint.certificate import random_point
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State, Sweep
@@ -83,9 +83,16 @@ class Derived:
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
         """The compressed data."""
+        return self.compress(self.model)
+
+    def compress(self, model: Model) -> tuple[Array, ...]:
+        """The compressed data of a model of the same program and shapes."""
         with jax.enable_x64(True):
-            compress = compiled(self.joint.compress)
-            return self.cast(compress(dict(self.model.arguments.data)))
+            return self.cast(self._compress(inputs_of(model)))
+
+    @cached_property
+    def _compress(self) -> Any:
+        return compiled(self.joint.compress)
 
     @cached_property
     def points(self) -> dict[str, Any]:

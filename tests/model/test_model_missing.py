@@ -94,11 +94,34 @@ def test_two_arguments_with_missing_entries_meet_in_one_site():
     np.testing.assert_array_equal(site.missing, MASK | other.mask)
 
 
-def test_missing_rows_of_vectors():
+def test_entries_of_independent_vectors_may_be_missing_one_by_one():
     def model(x):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
         with numpyro.plate("rows", len(x)):
             numpyro.sample("x", dist.Normal(mu, 1.0).to_event(1), obs=x)
+
+    x = np.arange(10.0).reshape(5, 2)
+    rows = np.ma.array(x, mask=np.repeat(MASK[:, None], 2, axis=1))
+    np.testing.assert_array_equal(trace_model(model, (rows,)).missing["x"], rows.mask)
+    one = np.ma.array(x, mask=False)
+    one[3, 1] = np.ma.masked
+    traced = trace_model(model, (one,))
+    np.testing.assert_array_equal(traced.missing["x"], one.mask)
+    mu = np.array([0.5, -1.0])
+    kept = norm.logpdf(x, mu)[~one.mask].sum() + norm.logpdf(mu).sum()
+    with jax.enable_x64(True):
+        found = traced.log_density({"mu": mu}, traced.arguments.data)
+        parts = traced.run({"mu": mu}, traced.arguments.data)
+        total = sum(float(part.log_prob().sum()) for part in parts.values())
+    np.testing.assert_allclose(found, kept, rtol=1e-12)
+    np.testing.assert_allclose(total, kept, rtol=1e-12)
+
+
+def test_events_are_missing_as_a_whole():
+    def model(x):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", dist.MultivariateNormal(mu, jnp.eye(2)), obs=x)
 
     x = np.arange(10.0).reshape(5, 2)
     rows = np.ma.array(x, mask=np.repeat(MASK[:, None], 2, axis=1))
@@ -111,7 +134,7 @@ def test_missing_rows_of_vectors():
         "Site 'x' has an observation that is partly missing: row 3, event shape (2,), argument "
         f"'x'   ({trace_model(model, (rows,)).observed['x'].where}).\n"
         "Expected each event to be observed or missing as a whole. Mark the whole row as missing, "
-        "or write the components as independent sites (no to_event)."
+        "or give the components independent distributions."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from lowerbound.errors import ArgumentError, ReservedNameError, TooManyComponentsError
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.engine import Arrays, Engine, engine_for
-from lowerbound.fit.loop import advance, run
+from lowerbound.fit.loop import Outcome, advance, run
 from lowerbound.fit.method import CAVI, as_method
 from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.predict import held_out_score
@@ -59,9 +60,10 @@ def check_reserved(model: Callable[..., Any]) -> None:
         names = inspect.signature(model).parameters
     except (TypeError, ValueError):
         return
+    bound = model.keywords if isinstance(model, functools.partial) else {}
     for name, parameter in names.items():
         variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if name in RESERVED and not variable:
+        if name in RESERVED and not variable and name not in bound:
             raise ReservedNameError(name, getattr(model, "__name__", type(model).__name__))
 
 
@@ -88,7 +90,7 @@ def run_cavi(
         engine, arrays, states, method.restarts, method.tolerance, method.max_sweeps, progress, score
     )
     engine.certified()
-    check_proper(engine, outcome.proper)
+    check_outcome(engine, outcome)
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
 
@@ -188,9 +190,9 @@ def starts(
     return states
 
 
-def check_proper(engine: Engine, proper: np.ndarray) -> None:
+def check_outcome(engine: Engine, outcome: Outcome) -> None:
     """Every factor must be a proper density; name the site whose factor is not."""
-    for block, fine in zip(engine.joint.blocks, proper, strict=True):
+    for block, fine in zip(engine.joint.blocks, outcome.proper, strict=True):
         if not fine:
             sites = ", ".join(f"'{site}'" for site in block.sites)
             raise ArgumentError(
@@ -198,3 +200,9 @@ def check_proper(engine: Engine, proper: np.ndarray) -> None:
                 f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
                 "proper prior."
             )
+    if not np.isfinite(outcome.elbo):
+        raise ArgumentError(
+            f"The ELBO is {outcome.elbo} in sweep {outcome.sweeps[outcome.best]}.\n"
+            "Expected a finite bound. Rescale the data to unit variance, or start elsewhere with "
+            "lb.CAVI(init=...)."
+        )

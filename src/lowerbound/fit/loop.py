@@ -162,9 +162,9 @@ def run(
             status = np.asarray(carry.status)
             if (status == FELL).any():
                 _report_fall(engine, arrays, before, np.asarray(carry.elbo), history, done - count)
-            bar.update(count, float(np.nanmax(np.asarray(carry.elbo))))
+            bar.update(count, float(np.max(np.asarray(carry.elbo))))
             if score is not None and not (status != RUNNING).all():
-                leader = int(np.nanargmax(np.asarray(carry.elbo)))
+                leader = int(np.argmax(np.asarray(carry.elbo)))
                 scores.append(score(_take(carry.state, leader)))
                 if len(scores) > 1 and tolerance > 0:
                     moved = abs(scores[-1] - scores[-2])
@@ -194,7 +194,7 @@ def _outcome(
     max_sweeps: int,
 ) -> Outcome:
     elbos, status = np.asarray(carry.elbo), np.asarray(carry.status)
-    best = int(np.nanargmax(np.where(np.isfinite(elbos), elbos, -np.inf)))
+    best = int(np.argmax(np.where(np.isfinite(elbos), elbos, -np.inf)))
     history = np.concatenate(histories)
     sweeps = np.asarray(carry.sweeps)
     what = "held-out log predictive" if scores else "ELBO"

@@ -92,7 +92,7 @@ def multi_affine(
 
     shapes = {k: abstract(np.shape(a), a.dtype) for k, a in data.items()}
     if weighted:
-        rows = next(model_rows(model, site, axis) for site, axis in weighted.items())
+        rows = row_count(model, weighted)
         shapes["weights"] = abstract((rows,), np.dtype(float))
     compress = jax.jit(contract)
     jax.eval_shape(compress, shapes)

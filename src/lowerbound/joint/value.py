@@ -126,8 +126,8 @@ def lift(operand: Operand) -> Value:
 
 def constant(array: Array, labels: tuple[Label, ...], like: Value) -> Value:
     """A constant value with the axes of `like`, varying along `labels` (all axes of `like`)."""
-    if is_static(array) and array.ndim == 0:
-        return Value(like.shape, like.axes, (Term(float(array)),))
+    if isinstance(array, np.ndarray) and array.size and (array == array.flat[0]).all():
+        return Value(like.shape, like.axes, (Term(float(array.flat[0])),))
     return Value(like.shape, like.axes, (Term(1.0, (Factor(Constant(array), labels),)),))
 
 

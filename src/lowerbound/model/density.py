@@ -86,6 +86,16 @@ def strip(distribution: Distribution) -> Stripped:
     return Stripped(distribution, mask, reinterpreted)
 
 
+def masked(distribution: Distribution, keep: Any) -> Distribution:
+    """The distribution with a mask of one element per event of its innermost distribution."""
+    inside = strip(distribution)
+    if inside.reinterpreted == 0:
+        return distribution.mask(keep)
+    shape = distribution.batch_shape + distribution.event_shape[: inside.reinterpreted]
+    whole = inside.base.expand(shape).mask(_both(inside.mask, keep))
+    return whole.to_event(inside.reinterpreted)
+
+
 def density_of(message: dict[str, Any], where: str) -> Density:
     """The density record of one traced sample message."""
     fn, value = message["fn"], message["value"]

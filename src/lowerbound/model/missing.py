@@ -20,7 +20,10 @@ def missing_masks(
     found: Record,
     key: Array,
 ) -> dict[str, np.ndarray]:
-    """For each observed site that has missing entries its mask, shape `batch_shape`.
+    """For each observed site that has missing entries its mask.
+
+    It has one element per event of the innermost distribution: the shape of the site without the
+    dimensions of, say, a multivariate normal, but with those that `to_event` declares.
 
     An entry is missing when it changes as the missing entries of an argument are filled with
     different numbers, so observations computed from an argument work too. Nothing but observed
@@ -113,7 +116,7 @@ def _differs(runs: list[Numbers], output: int) -> np.ndarray:
 
 
 def _site_mask(differs: np.ndarray, entry: Entry, argument: str) -> np.ndarray:
-    events = len(entry.event_shape)
+    events = entry.base_event_dim
     differs = np.broadcast_to(differs, entry.batch_shape + entry.event_shape)
     axes = tuple(range(differs.ndim - events, differs.ndim))
     some, every = np.asarray(differs.any(axis=axes)), np.asarray(differs.all(axis=axes))

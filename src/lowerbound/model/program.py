@@ -18,7 +18,7 @@ from numpyro.distributions import ImproperUniform, biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import DuplicateSiteError, UnsupportedModelError
-from lowerbound.model.density import strip
+from lowerbound.model.density import masked, strip
 
 Message = dict[str, Any]
 
@@ -161,7 +161,7 @@ class MaskMissing(Messenger):  # type: ignore[misc]
     def process_message(self, msg: Message) -> None:
         """Mask the missing entries of an observed site."""
         if msg["type"] == "sample" and msg["name"] in self.missing:
-            msg["fn"] = msg["fn"].mask(~self.missing[msg["name"]])
+            msg["fn"] = masked(msg["fn"], ~self.missing[msg["name"]])
 
 
 # ---------------------------------------------------------------------------------------------

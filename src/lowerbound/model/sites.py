@@ -44,7 +44,8 @@ class Site:
     observed value. `plates` are outermost first. `where` is the line of the model, "model.py:14".
     `support` is the support of the innermost distribution, None when it depends on latent values.
     `support_values` are the values of a finite discrete latent, `categories` their number.
-    `missing` (shape `batch_shape`) is True where an observed entry is missing.
+    `missing` is True where an observed entry is missing: one element per event of the innermost
+    distribution, so entries of a `to_event` vector can be missing one by one.
     """
 
     name: str

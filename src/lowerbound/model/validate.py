@@ -70,9 +70,7 @@ def check_support(
         return
     bad = ~possible
     if site.missing is not None:
-        # One entry of `missing` per event; `bad` has one per event of the base distribution.
-        inner = len(site.event_shape) - base_event_dim
-        bad = bad & ~site.missing.reshape(site.missing.shape + (1,) * inner)
+        bad = bad & ~site.missing
     if mask is not None:
         bad = bad & mask
     if not bad.any():

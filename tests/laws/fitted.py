@@ -1,0 +1,97 @@
+"""A model of the zoo, fitted through the public interface, with draws of its posterior."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import lowerbound as lb
+from lowerbound.model import trace_model
+from tests.laws.derived import Derived, base_measure, compiled, derive, fresh_elbo
+from tests.models.case import Arguments, Case
+
+SEEDS = (0, 1, 2)
+DRAWS = 1000
+METHOD = lb.CAVI(tolerance=0.0, max_sweeps=20)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fit of the case; on its small arguments, if it has them, where the evidence is known."""
+
+    case: Case
+    arguments: Arguments
+    fit: lb.Fit
+
+    @property
+    def evidence(self) -> float:
+        args, kwargs = self.arguments
+        return self.case.evidence(*args, **kwargs)
+
+    @cached_property
+    def derived(self) -> Derived:
+        return derive(self.case, self.arguments)
+
+    @cached_property
+    def log_weights(self) -> list[dict[str, Any]]:
+        """log p(x, z) and log q(z) at draws z of q, for each of `SEEDS`; see `_weights`."""
+        args, kwargs = self.arguments
+        sites, alone = tuple(self.fit.sites), [b for b in self.derived.blocks if len(b.sites) == 1]
+        laws = {b.sites[0]: self.fit.posterior[b.sites[0]] for b in alone if b.presence is None}
+        with jax.enable_x64(True):
+            data = dict(trace_model(self.case.model, args, kwargs).arguments.data)
+            evaluate = compiled(jax.vmap(partial(_weights, self, laws), in_axes=(None, None, 0)))
+            samples = (self.fit.sample(DRAWS, seed=seed) for seed in SEEDS)
+            return [
+                jax.tree.map(
+                    np.asarray,
+                    evaluate(self.derived.arrays, data, {site: draws[site] for site in sites}),
+                )
+                for draws in samples
+            ]
+
+    @cached_property
+    def fresh_elbo(self) -> float:
+        """The ELBO evaluated afresh from the fitted natural parameters."""
+        with jax.enable_x64(True):
+            evaluate = compiled(partial(fresh_elbo, self.derived))
+            return float(evaluate(self.derived.arrays, self.fit.state.naturals))
+
+
+def fit_case(case: Case) -> Fitted:
+    args, kwargs = arguments = (case.small or case.arguments)(0)
+    return Fitted(case, arguments, lb.fit(case.model, *args, method=METHOD, **kwargs))
+
+
+def _weights(
+    fitted: Fitted, laws: dict[str, Any], arrays: Any, data: Any, values: dict[str, Array]
+) -> dict[str, Any]:
+    """log p(x, z); log q(z) from the families; log q of single sites, twice.
+
+    The factors say <natural, t(z)> - A(natural) + log h(z); `posterior` is what the reported
+    NumPyro distributions say of sites that are a factor by themselves, `factors` the same density
+    from the family.
+    """
+    family, naturals = fitted.fit.family, fitted.fit.state.naturals
+    statistics = family.statistics(values)
+    total, factors = base_measure(fitted.derived, values), {}
+    for block, factor, natural, point in zip(
+        family.blocks, family.families, naturals, statistics, strict=True
+    ):
+        log_q = factor.inner(natural, point) - factor.log_normalizer(natural)
+        if block.presence is not None:
+            log_q = jnp.where(arrays[block.presence], log_q, 0.0)
+        total += log_q.sum()
+        if block.sites[0] in laws:
+            own = {site: values[site] if site in block.sites else jnp.zeros(()) for site in values}
+            factors[block.sites[0]] = log_q.sum() + base_measure(fitted.derived, own)
+    return {
+        "log_p": fitted.derived.model.log_density(values, data),
+        "log_q": total,
+        "factors": factors,
+        "posterior": {site: law.log_prob(values[site]).sum() for site, law in laws.items()},
+    }
