@@ -167,6 +167,13 @@ class NormalGamma(ExponentialFamily):
         scaled = jnp.einsum("...ji,...j->...i", root, noise) if self.full else root * noise
         return {"z": z, "x": m + scaled}
 
+    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
+        """The same a, b and Lambda about m + origin: tau x^2 expands into the other statistics."""
+        px, pxx = natural["px"], natural["pxx"]
+        half = times_vector(symmetric(pxx), origin) if self.full else pxx * origin
+        power = natural["power"] + self._sum((half - px) * origin)
+        return {"log": natural["log"], "power": power, "px": px - 2 * half, "pxx": pxx}
+
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
         """Value z as the power of a Gamma; x a Student t with 2a degrees of freedom."""
         m, _, root = self._gaussian(natural)
@@ -291,6 +298,14 @@ class NormalWishart(ExponentialFamily):
         noise = solve_triangular(factor, noise[..., None], lower=True, trans=1)
         x = m + times_vector(cholesky, noise[..., 0]) * jnp.sqrt(2 / kappa)[..., None]
         return {"z": half @ jnp.swapaxes(half, -1, -2), "x": x}
+
+    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
+        """The same kappa and Wishart about m + origin: x' L x expands into the other statistics."""
+        px, xpx = natural["px"], natural["xpx"]
+        outer = (xpx[..., None] * origin - px)[..., :, None] * origin[..., None, :]
+        matrix = natural["matrix"] + symmetric(outer)
+        moved = px - 2 * xpx[..., None] * origin
+        return {"matrix": matrix, "logdet": natural["logdet"], "px": moved, "xpx": xpx}
 
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
         """L Wishart; x a multivariate Student t with 2a - D + 1 degrees of freedom."""

@@ -120,3 +120,7 @@ class ExponentialFamily(abc.ABC):
             key: jnp.broadcast_to(jnp.asarray(extras[key], float), self.batch_shape)
             for key in self.extra_names
         }
+
+    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
+        """Natural parameters of x + origin, given those of x (Gaussian families only)."""
+        raise TypeError(f"{self.name} has no location to move")

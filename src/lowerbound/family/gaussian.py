@@ -82,6 +82,10 @@ class Normal(ExponentialFamily):
         noise = jax.random.normal(key, shape + self.batch_shape, m.dtype)
         return {"x": m + noise / jnp.sqrt(precision)}
 
+    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
+        """The same precision about m + origin."""
+        return {"x": natural["x"] - 2 * natural["x2"] * origin, "x2": natural["x2"]}
+
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
         """Normal(m, Lambda^(-1/2))."""
         precision = -2 * natural["x2"]
@@ -160,6 +164,11 @@ class MultivariateNormal(ExponentialFamily):
         m = times_vector(jnp.swapaxes(root, -1, -2), times_vector(root, natural["x"]))
         noise = jax.random.normal(key, (*shape, *self.batch_shape, self.dim), m.dtype)
         return {"x": m + jnp.einsum("...ji,...j->...i", root, noise)}
+
+    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
+        """The same precision about m + origin."""
+        moved = natural["x"] - 2 * times_vector(symmetric(natural["xx"]), origin)
+        return {"x": moved, "xx": natural["xx"]}
 
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
         """MultivariateNormal(m, Lambda^-1)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.engine import Arrays, Engine, engine_for
 from lowerbound.fit.loop import Outcome, advance, run
 from lowerbound.fit.method import CAVI, as_method
+from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.predict import held_out_score
 from lowerbound.fit.result import Fit, make_fit
@@ -77,20 +79,26 @@ def run_cavi(
 ) -> Fit:
     """Coordinate ascent (alg:cavi) on a traced model."""
     dtype = precision(method)
-    engine = engine_for(model, dtype, method.blocks)
+    centred = dtype == np.float32 or far_from_zero(model.arguments.data)
+    origins = find_origins(model, method.blocks) if centred else {}
+    engine = engine_for(model, dtype, method.blocks, origins=origins)
     seeded = assignments(engine, model)
     check_components(engine, model, seeded)
-    given = _given(model, method)
-    arrays = engine.prepare(inputs_of(model))
+    given = {n: v - origins.get(n, 0) for n, v in _given(model, method).items()}
+    arrays = engine.prepare(with_origins(inputs_of(model), origins))
     states = starts(engine, arrays, seed, method, given, seeded)
     score = None
     if method.monitor is not None:
-        score = held_out_score(model, method.monitor, engine, seed)
+        score = held_out_score(
+            model, method.monitor, engine, seed, lambda s: moved_back(engine, s, origins)
+        )
     outcome = run(
         engine, arrays, states, method.restarts, method.tolerance, method.max_sweeps, progress, score
     )
     engine.certified()
     check_outcome(engine, outcome)
+    if centred:
+        outcome = replace(outcome, state=moved_back(engine, outcome.state, origins))
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
 

@@ -26,7 +26,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
 from lowerbound.joint.certificate import QUICK_COMPILE
 from lowerbound.joint.derive import Program, trace_program
-from lowerbound.joint.multiaffine import row_count
+from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model
 from lowerbound.update import State, Sweep
 
@@ -110,24 +110,30 @@ def engine_for(
     partition: Sequence[Sequence[str]] | None = None,
     weighted: Mapping[str, int] | None = None,
     apart: bool = False,
+    origins: Mapping[str, np.ndarray] | None = None,
 ) -> Engine:
     """The engine of a model, from the cache when an equal program was derived before.
 
-    Raises NotConjugateError when some term fits no factor.
+    `origins` are the points from which Gaussian sites are measured (joint.derive). Raises
+    NotConjugateError when some term fits no factor.
     """
+    shapes = {name: np.shape(origin) for name, origin in (origins or {}).items()}
     program = trace_program(model)
-    key = _fingerprint(program, dtype, partition, weighted, apart, model)
+    key = _fingerprint(program, dtype, partition, weighted, apart, model, shapes)
     if key in _engines:
         _engines.move_to_end(key)
         return _engines[key]
     light = without_data(model)
-    joint = multi_affine(light, partition, weighted, program, model.local if apart else ())
+    joint = multi_affine(
+        light, partition, weighted, program, model.local if apart else (), shapes
+    )
     if joint.structure.residuals:
         raise NotConjugateError(joint.structure.residuals)
     family = MeanField.of(joint.blocks)
     data = inputs_of(model)
     if weighted:
         data["weights"] = np.ones(row_count(model, weighted))
+    data |= {origin_name(name): origin for name, origin in (origins or {}).items()}
     check = in_background(certificate(joint, data, family.statistics))
     sweep = Sweep(family, joint.summands, sweep_order(joint))
     engine = Engine(joint, family, sweep, dtype, check)
@@ -173,6 +179,7 @@ def _fingerprint(
     weighted: Mapping[str, int] | None,
     apart: bool,
     model: Model,
+    origins: Mapping[str, tuple[int, ...]],
 ) -> str:
     """A digest of everything the derivation depends on."""
     digest = hashlib.sha256()
@@ -184,6 +191,7 @@ def _fingerprint(
 
     feed(str(program.jaxpr), str(program.outputs), program.static, program.data_names)
     feed(dtype, partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
+    feed(sorted(origins.items()))
     for latent in program.latents:
         values = latent.support_values
         feed(latent.name, latent.shape, latent.domain)

@@ -204,9 +204,17 @@ def log_mean_exp(values: Array) -> Array:
 
 
 def held_out_score(
-    model: Model, monitor: Any, engine: Engine, seed: int, draws: int = 20
+    model: Model,
+    monitor: Any,
+    engine: Engine,
+    seed: int,
+    moved: Callable[[State], State],
+    draws: int = 20,
 ) -> Callable[[State], float]:
-    """The average log predictive of held-out arguments, as a function of the state."""
+    """The average log predictive of held-out arguments, as a function of the state.
+
+    `moved` gives the state in the sites' own coordinates.
+    """
     if isinstance(monitor, Mapping):
         args, kwargs = (), dict(monitor)
     else:
@@ -214,7 +222,7 @@ def held_out_score(
     old_args, old_kwargs = model.arguments.call(model.arguments.data)
     call_args, call_kwargs = new_call(model, old_args, old_kwargs, args, kwargs)
     held_out = trace_model(model.function, call_args, call_kwargs)
-    rows = rows_of(held_out, engine.dtype)
+    rows = rows_of(held_out, np.dtype(float))
     names = [n for n in model.latent if n not in model.local]
 
     @jax.jit
@@ -222,7 +230,7 @@ def held_out_score(
         return engine.family.sample(state.naturals, key, (draws,))
 
     def score(state: State) -> float:
-        values = sample(state, jax.random.key(seed))
+        values = sample(moved(state), jax.random.key(seed))
         chosen = {n: values[n] for n in names}
         return float(log_mean_exp(log_densities(rows, chosen)).mean())
 

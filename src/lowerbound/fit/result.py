@@ -220,7 +220,7 @@ class Fit:
             return dict(self.saved.elbo_terms)
         with jax.enable_x64(True):
             model = self._model()
-            engine = engine_for(model, np.dtype(self.precision), self.blocks)
+            engine = engine_for(model, np.dtype(float), self.blocks)
             terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
             order = [s.name for s in model.sites if s.name in terms]
             return {name: float(terms[name]) for name in order}
@@ -291,7 +291,7 @@ class Fit:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
     ) -> tuple[Rows, dict[str, jax.Array]]:
         model = trace_model(self.function, *self._call(args, kwargs))
-        rows = rows_of(model, np.dtype(self.precision))
+        rows = rows_of(model, np.dtype(float))
         values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
         shared = {n: values[n] for n in model.latent if n not in model.local}
         return rows, shared

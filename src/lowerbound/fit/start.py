@@ -159,7 +159,7 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State
             continue
         values = {name: jnp.asarray(given[name]) for name in block.sites if name in given}
         if len(values) < len(block.sites):
-            centre = block.unpack(_centre(family, state.means[block.number]))
+            centre = block.unpack(centre(family, state.means[block.number]))
             values = {**centre, **values}
         mean = family.statistics(block.pack(values))
         state = _with(state, block.number, state.naturals[block.number], mean)
@@ -175,7 +175,7 @@ def follow(engine: Engine, arrays: Arrays, state: State, leading: list[Block]) -
     return state
 
 
-def _centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
+def centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
     """A central point value of a joint family, from its mean parameters."""
     if "power" in mean:  # Normal-Gamma
         tau = mean["power"]

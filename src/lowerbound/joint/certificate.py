@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from lowerbound.errors import CertificateError
 from lowerbound.joint.derive import Latent, split_inputs
 from lowerbound.joint.energy import Statistics, evaluate
-from lowerbound.joint.multiaffine import Joint
+from lowerbound.joint.multiaffine import Joint, origin_name
 
 RELATIVE_TOLERANCE = 1e-9
 
@@ -57,7 +57,8 @@ def certificate(
     @partial(jax.jit, compiler_options=QUICK_COMPILE)
     def both(arrays: Mapping[str, Any], values: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
         compressed = joint.compress(arrays)
-        point = statistics(values)
+        centred = {n: v - arrays.get(origin_name(n), 0) for n, v in values.items()}
+        point = statistics(centred)
         parts = jnp.stack([evaluate(s, compressed, point) for s in joint.summands])
         derived = parts.sum() + _base_measure(joint, values)
         # Summands may cancel, so rounding is judged on the scale of their absolute sum.

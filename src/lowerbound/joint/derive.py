@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -196,13 +197,19 @@ def trace_program(model: Model) -> Program:
 
 
 def derive(
-    program: Program, data: Mapping[str, Array], weights: Mapping[str, tuple[int, Array]] = {}
+    program: Program,
+    data: Mapping[str, Array],
+    weights: Mapping[str, tuple[int, Array]] = MappingProxyType({}),
+    origins: Mapping[str, Array] = MappingProxyType({}),
 ) -> Derivation:
     """Interpret the program on the given (traced) data.
 
     `weights` multiplies the log density of a site along one batch axis: site -> (axis, array).
+    A site with an origin c enters as c + its atom, so that its factor is about z - c: in
+    x^2 - 2 x mu + mu^2 nothing then cancels when the data sit far from zero.
     """
-    values = {latent.name: latent.value() for latent in program.latents}
+    values: dict[str, Operand] = {latent.name: latent.value() for latent in program.latents}
+    values.update({name: add(values[name], origin) for name, origin in origins.items()})
     # The jaxpr's inputs are flattened dictionaries, which JAX sorts by key.
     inputs: list[Operand] = [values[name] for name in sorted(values)]
     inputs += [data[name] for name in sorted(program.data_names)]

@@ -72,12 +72,14 @@ def multi_affine(
     weighted: Mapping[str, int] | None = None,
     program: Program | None = None,
     apart: Sequence[str] = (),
+    origins: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Joint:
     """Derive the multi-affine form of a model (paper section 4.1, complete conditionals).
 
     `partition` forces blocks; `weighted` (site -> batch axis) adds an argument "weights" to the
     data, one number per row of that axis, which multiplies the site's log density; sites `apart`
-    are never joined with the others.
+    are never joined with the others; `origins` (site -> shape) adds arguments "origin of ..." of
+    that shape, from which those sites are measured.
     """
     data = inputs_of(model)
     traced = program or trace_program(model)
@@ -85,7 +87,8 @@ def multi_affine(
 
     def contract(arrays: Mapping[str, Array]) -> tuple[jax.Array, ...]:
         weights = {site: (axis, arrays["weights"]) for site, axis in (weighted or {}).items()}
-        derivation = derive(traced, {k: arrays[k] for k in data}, weights)
+        starts = {site: arrays[origin_name(site)] for site in origins or ()}
+        derivation = derive(traced, {k: arrays[k] for k in data}, weights, starts)
         store = Store()
         found["structure"] = _structure(model, traced, derivation, store, partition, apart)
         return tuple(jnp.asarray(array) for array in store.arrays)
@@ -94,9 +97,16 @@ def multi_affine(
     if weighted:
         rows = row_count(model, weighted)
         shapes["weights"] = abstract((rows,), np.dtype(float))
+    for site, shape in (origins or {}).items():
+        shapes[origin_name(site)] = abstract(shape, np.dtype(float))
     compress = jax.jit(contract)
     jax.eval_shape(compress, shapes)
     return Joint(model, traced, found["structure"], compress)
+
+
+def origin_name(site: str) -> str:
+    """The name of the input that holds the origin of a site."""
+    return f"origin of {site}"
 
 
 def row_count(model: Model, axes: Mapping[str, int]) -> int:
