@@ -24,8 +24,7 @@ def test_more_components_than_rows():
     x, _ = clusters(n=5)
     text = message(errors.TooManyComponentsError, mixture, x, K=7)
     assert text == (
-        "K = 7 components for 5 rows of data.\n"
-        "Expected at most one component per row. Use K <= 5."
+        "K = 7 components for 5 rows of data.\nExpected at most one component per row. Use K <= 5."
     )
 
 
@@ -59,13 +58,13 @@ def test_reserved_argument_names():
 @pytest.mark.parametrize(
     ("method", "text"),
     [
-        (dict(restarts=0), "CAVI got restarts=0.\nExpected an integer of at least 1."),
-        (dict(tolerance=-1.0), "CAVI got tolerance=-1.0.\nExpected a number of at least 0."),
-        (dict(max_sweeps=0), "CAVI got max_sweeps=0.\nExpected an integer of at least 1."),
-        (dict(precision="half"), "Expected \"float32\", \"float64\" or None."),
-        (dict(init="middle"), "CAVI got init='middle'."),
-        (dict(blocks=["mu"]), "Expected a list of tuples of site names"),
-        (dict(blocks=[("mu",), ("mu",)]), "every site in one block at most"),
+        ({"restarts": 0}, "CAVI got restarts=0.\nExpected an integer of at least 1."),
+        ({"tolerance": -1.0}, "CAVI got tolerance=-1.0.\nExpected a number of at least 0."),
+        ({"max_sweeps": 0}, "CAVI got max_sweeps=0.\nExpected an integer of at least 1."),
+        ({"precision": "half"}, 'Expected "float32", "float64" or None.'),
+        ({"init": "middle"}, "CAVI got init='middle'."),
+        ({"blocks": ["mu"]}, "Expected a list of tuples of site names"),
+        ({"blocks": [("mu",), ("mu",)]}, "every site in one block at most"),
     ],
 )
 def test_settings_are_checked(method, text):

@@ -95,7 +95,7 @@ def test_local_assigns_new_rows(mixture_fit):
 
 
 def test_predictive_draws(mixture_fit, regression_fit):
-    fit, x, y = regression_fit
+    fit, _x, y = regression_fit
     new_x = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
     drawn = fit.predictive(new_x, draws=4000, seed=1)
     assert set(drawn) == {"y"}

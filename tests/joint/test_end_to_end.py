@@ -39,7 +39,17 @@ FITS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FITS)
+# The rest have relatives in tests/models, which are fitted on every run.
+QUICK = {
+    "spherical mixture", "swapped normal-gamma", "swapped normal-wishart", "transposed effects",
+    "poisson sums", "distances", "markov chain", "scalar switch", "stacked",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::lowerbound.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in FITS]
+)
 def test_the_elbo_rises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOWERBOUND_STRICT", "1")
     model, args, kwargs = FITS[name]

@@ -1,7 +1,5 @@
 """The laws as plain functions: each raises AssertionError when the law is broken."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.testing import assert_allclose
 
@@ -85,9 +83,7 @@ def equal(elbo: float, evidence: float) -> None:
     assert_allclose(elbo, evidence, rtol=1e-8, err_msg="ELBO = log evidence")
 
 
-def within_standard_errors(
-    elbo: float, log_weights: Sequence[np.ndarray], errors: float = 4.0
-) -> None:
+def within_standard_errors(elbo: float, log_weights: np.ndarray, errors: float = 4.0) -> None:
     """The mean of log p(x, z) - log q(z) over draws z of q is the ELBO, for every seed."""
     for weights in log_weights:
         rounding = 1e-9 * (1.0 + abs(elbo))

@@ -192,7 +192,9 @@ def random_pair(derived: Derived, seed: int) -> dict[str, np.ndarray]:
             new[site] = there[site]
             if block.sequential:
                 layout = block.layouts[site]
-                first = tuple(0 if a in layout.batch else slice(None) for a in range(here[site].ndim))
+                first = tuple(
+                    0 if a in layout.batch else slice(None) for a in range(here[site].ndim)
+                )
                 new[site] = here[site].copy()
                 new[site][first] = there[site][first]
         moved.append(new)
@@ -342,6 +344,4 @@ def _symmetric(arrays: dict[str, Array], like: dict[str, Array]) -> dict[str, Ar
     square = {"xx", "matrix"}
     if "pxx" in like and like["pxx"].ndim > like["px"].ndim:
         square.add("pxx")
-    return {
-        k: 0.5 * (a + jnp.swapaxes(a, -1, -2)) if k in square else a for k, a in arrays.items()
-    }
+    return {k: 0.5 * (a + jnp.swapaxes(a, -1, -2)) if k in square else a for k, a in arrays.items()}

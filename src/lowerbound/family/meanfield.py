@@ -79,6 +79,18 @@ class MeanField:
             law = _entries(law, layout)
         return _arranged(law, layout)
 
+    def moments(self, naturals: tuple[Natural, ...], site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise."""
+        law = self.marginal(naturals, site)
+        if isinstance(law, dist.TransformedDistribution) and law.transforms:
+            axes = law.transforms[-1]
+            if isinstance(axes, SiteAxes):
+                base = law.base_dist
+                while isinstance(base, dist.Independent):
+                    base = base.base_dist
+                return axes(base.mean), axes(base.variance)
+        return law.mean, law.variance
+
 
 def _where(present: Array, first: Array, second: Array) -> Array:
     spread = present.reshape(present.shape + (1,) * (first.ndim - present.ndim))

@@ -7,7 +7,8 @@ without running it. There is one loop, of compiled chunks, which stops with a st
 from lowerbound.fit.api import fit
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan, explain
-from lowerbound.fit.result import Fit, History, Posterior
+from lowerbound.fit.posterior import History, Posterior
+from lowerbound.fit.result import Fit
 from lowerbound.fit.storage import load
 
 __all__ = ["CAVI", "Fit", "History", "Plan", "Posterior", "explain", "fit", "load"]

@@ -93,7 +93,14 @@ def run_cavi(
             model, method.monitor, engine, seed, lambda s: moved_back(engine, s, origins)
         )
     outcome = run(
-        engine, arrays, states, method.restarts, method.tolerance, method.max_sweeps, progress, score
+        engine,
+        arrays,
+        states,
+        method.restarts,
+        method.tolerance,
+        method.max_sweeps,
+        progress,
+        score,
     )
     engine.certified()
     check_outcome(engine, outcome)
@@ -125,6 +132,7 @@ def assignments(engine: Engine, model: Model) -> int | None:
 
 
 def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
+    """A mixture needs a row for every component."""
     if seeded is None:
         return
     rows = int(np.prod(engine.joint.blocks[seeded].batch_shape))
@@ -187,8 +195,10 @@ def starts(
             if method.restarts == 1:
                 single = jax.tree.map(lambda a: a[0], chance)
                 one = start(engine, arrays, single, how, given, seeded)
-                return jax.tree.map(lambda a: a[None], one)
-            return jax.vmap(lambda c: start(engine, arrays, c, how, given, seeded))(chance)
+                first: State = jax.tree.map(lambda a: a[None], one)
+                return first
+            each: State = jax.vmap(lambda c: start(engine, arrays, c, how, given, seeded))(chance)
+            return each
 
         engine.compiled[key] = engine.compile(every, arrays, chance, dict(given))
         # The loop compiles at the same time, from the shapes of the states alone.

@@ -82,10 +82,12 @@ class Engine:
         return lambda *args: future.result()(*args)
 
     def cast(self, array: jax.Array) -> jax.Array:
+        """A floating array in the precision of the fit; others as they are."""
         floating = jnp.issubdtype(array.dtype, jnp.floating)
         return array.astype(self.dtype) if floating else array
 
     def cast_tree(self, tree: Any) -> Any:
+        """`cast` of every array of a tree."""
         return jax.tree.map(lambda a: self.cast(jnp.asarray(a)), tree)
 
     def extras(self, arrays: Arrays) -> tuple[dict[str, jax.Array], ...]:
@@ -124,9 +126,7 @@ def engine_for(
         _engines.move_to_end(key)
         return _engines[key]
     light = without_data(model)
-    joint = multi_affine(
-        light, partition, weighted, program, model.local if apart else (), shapes
-    )
+    joint = multi_affine(light, partition, weighted, program, model.local if apart else (), shapes)
     if joint.structure.residuals:
         raise NotConjugateError(joint.structure.residuals)
     family = MeanField.of(joint.blocks)
@@ -166,7 +166,9 @@ def sweep_order(joint: Joint) -> tuple[int, ...]:
 def without_data(model: Model) -> Model:
     """The model with the shapes of its data but not their values, for keeping."""
     stubs = {
-        name: array if name in model.concrete else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        name: array
+        if name in model.concrete
+        else np.broadcast_to(np.zeros((), array.dtype), array.shape)
         for name, array in model.arguments.data.items()
     }
     return replace(model, arguments=model.arguments.replace(stubs))

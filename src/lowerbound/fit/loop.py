@@ -21,6 +21,7 @@ from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, Decreasi
 from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.update import State
 
+Numbers = Array | np.ndarray
 CHUNK = 64
 RUNNING, CONVERGED, FELL, NOT_FINITE = range(4)
 
@@ -29,9 +30,9 @@ class Carry(NamedTuple):
     """Everything that a chunk of sweeps carries; leading axis = restarts."""
 
     state: State
-    elbo: Array
-    status: Array
-    sweeps: Array
+    elbo: Numbers
+    status: Numbers
+    sweeps: Numbers
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def advance(
 
     def many(arrays: Arrays, state: State) -> tuple[State, Array]:
         if restarts > 1:
-            return jax.vmap(partial(sweep, arrays))(state)  # type: ignore[no-any-return]
+            return jax.vmap(partial(sweep, arrays))(state)
         single = jax.tree.map(lambda a: a[0], state)
         new, bound = sweep(arrays, single)
         return jax.tree.map(lambda a: a[None], new), bound[None]
@@ -109,7 +110,9 @@ def advance(
         proper = [jax.vmap(f.in_domain)(n).reshape(restarts, -1).all(1) for f, n in families]
         return carry, history, jnp.stack(proper, axis=1)
 
-    compiled = engine.compile(run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(()))
+    compiled: Callable[..., tuple[Carry, Array, Array]] = engine.compile(
+        run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(())
+    )
     engine.compiled[key] = compiled
     return compiled
 
@@ -150,10 +153,10 @@ def run(
         while done < max_sweeps:
             limit = min(chunk, max_sweeps - done, CHUNK)
             before, start = carry, time.perf_counter()
-            carry, history, proper = step(
+            carry, bounds, proper = step(
                 arrays, carry, np.asarray(limit), np.asarray(0.0 if score else tolerance)
             )
-            history = np.asarray(history)
+            history = np.asarray(bounds)
             count = int((~np.isnan(history)).any(axis=1).sum())
             now = time.perf_counter()
             histories.append(history[:count])
@@ -161,7 +164,7 @@ def run(
             done += count
             status = np.asarray(carry.status)
             if (status == FELL).any():
-                _report_fall(engine, arrays, before, np.asarray(carry.elbo), history, done - count)
+                _report_fall(engine, arrays, before, history, done - count)
             bar.update(count, float(np.max(np.asarray(carry.elbo))))
             if score is not None and not (status != RUNNING).all():
                 leader = int(np.argmax(np.asarray(carry.elbo)))
@@ -175,9 +178,7 @@ def run(
                 break
             if now - start < 0.25:
                 chunk = min(2 * chunk, CHUNK)
-    return _outcome(
-        carry, np.asarray(proper), histories, seconds, scores, tolerance, max_sweeps
-    )
+    return _outcome(carry, np.asarray(proper), histories, seconds, scores, tolerance, max_sweeps)
 
 
 def _take(tree: Any, number: int) -> Any:
@@ -219,9 +220,7 @@ def _outcome(
     converged = bool(status[best] == CONVERGED)
     if not converged and tolerance > 0 and status[best] == RUNNING:
         warnings.warn(
-            ConvergenceWarning(
-                f"{max_sweeps} sweeps", "Raise max_sweeps, or loosen tolerance."
-            ),
+            ConvergenceWarning(f"{max_sweeps} sweeps", "Raise max_sweeps, or loosen tolerance."),
             stacklevel=4,
         )
     return Outcome(
@@ -243,7 +242,6 @@ def _report_fall(
     engine: Engine,
     arrays: Arrays,
     before: Carry,
-    after: np.ndarray,
     history: np.ndarray,
     done: int,
 ) -> None:
@@ -264,7 +262,6 @@ def _report_fall(
         if os.environ.get("LOWERBOUND_STRICT"):
             raise DecreasingBoundError(*details)
         warnings.warn(DecreasingBoundWarning(*details), stacklevel=5)
-    del after
 
 
 def _culprit(engine: Engine, arrays: Arrays, state: State) -> tuple[str, ...]:

@@ -34,24 +34,37 @@ class CAVI:
     precision: str | None = None
 
     def __post_init__(self) -> None:
-        _require(isinstance(self.restarts, int) and self.restarts >= 1, "restarts", self.restarts,
-                 "an integer of at least 1")  # fmt: skip
-        _require(_number(self.tolerance) and self.tolerance >= 0, "tolerance", self.tolerance,
-                 "a number of at least 0")  # fmt: skip
-        _require(isinstance(self.max_sweeps, int) and self.max_sweeps >= 1, "max_sweeps",
-                 self.max_sweeps, "an integer of at least 1")  # fmt: skip
-        known = isinstance(self.init, Mapping) or self.init in STARTS
         names = ", ".join(f'"{name}"' for name in STARTS)
-        _require(known, "init", self.init, f"one of {names}, or a dict of site values")
-        _require(self.precision in (None, "float32", "float64"), "precision", self.precision,
-                 '"float32", "float64" or None')  # fmt: skip
-        if self.blocks is not None:
-            _require(not isinstance(self.blocks, str) and
-                     all(not isinstance(b, str) for b in self.blocks), "blocks", self.blocks,
-                     'a list of tuples of site names, e.g. [("beta", "tau"), ("alpha",)]')  # fmt: skip
-            names_given = [name for block in self.blocks for name in block]
-            _require(len(set(names_given)) == len(names_given), "blocks", self.blocks,
-                     "every site in one block at most")  # fmt: skip
+        blocks = self.blocks or ()
+        sites = [site for block in blocks for site in block]
+        for name, valid, expected in (
+            ("restarts", _count(self.restarts), "an integer of at least 1"),
+            ("max_sweeps", _count(self.max_sweeps), "an integer of at least 1"),
+            (
+                "tolerance",
+                _number(self.tolerance) and self.tolerance >= 0,
+                "a number of at least 0",
+            ),
+            (
+                "init",
+                isinstance(self.init, Mapping) or self.init in STARTS,
+                f"one of {names}, or a dict of site values",
+            ),
+            (
+                "precision",
+                self.precision in (None, "float32", "float64"),
+                '"float32", "float64" or None',
+            ),
+            (
+                "blocks",
+                not any(isinstance(block, str) for block in (self.blocks, *blocks)),
+                'a list of tuples of site names, e.g. [("beta", "tau"), ("alpha",)]',
+            ),
+            ("blocks", len(set(sites)) == len(sites), "every site in one block at most"),
+        ):
+            if not valid:
+                found = getattr(self, name)
+                raise ArgumentError(f"CAVI got {name}={found!r}.\nExpected {expected}.")
 
     def __repr__(self) -> str:
         changed = {
@@ -68,13 +81,12 @@ class CAVI:
         return f"CAVI({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _size(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _require(valid: bool, name: str, found: Any, expected: str) -> None:
-    if not valid:
-        raise ArgumentError(f"CAVI got {name}={found!r}.\nExpected {expected}.")
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def as_method(method: Any) -> CAVI:

@@ -1,4 +1,4 @@
-"""Origins: in single precision, or far from zero, Gaussian sites are measured from where the data put them.
+"""Origins: Gaussian sites are measured from where the data put them, in float32 or far from zero.
 
 x^2 - 2 x mu + mu^2 cancels when the data sit far from zero. A first estimate of each
 location, in double precision, becomes the origin from which the fit measures it; at the end the
@@ -38,9 +38,7 @@ def far_from_zero(data: Mapping[str, Any]) -> bool:
     return False
 
 
-def find_origins(
-    model: Model, partition: Sequence[Sequence[str]] | None
-) -> dict[str, np.ndarray]:
+def find_origins(model: Model, partition: Sequence[Sequence[str]] | None) -> dict[str, np.ndarray]:
     """A first estimate of every location that enters alone, in double precision.
 
     Along the axis of mixture components it is their average, so that no term of all rows and all

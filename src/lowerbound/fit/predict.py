@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -56,7 +55,7 @@ def new_call(
         )
         merged[name] = None if stale else value
     merged.update(new)
-    call = inspect.BoundArguments(signature, {})  # type: ignore[arg-type]
+    call = inspect.BoundArguments(signature, {})
     call.arguments.update({n: merged[n] for n in signature.parameters if n in merged})
     return call.args, dict(call.kwargs)
 
@@ -102,12 +101,15 @@ class Rows:
 
     @property
     def count(self) -> int:
+        """The number of rows."""
         return row_count(self.model, self.axes)
 
     def data(self) -> dict[str, Any]:
+        """The inputs of the program, every row with weight one."""
         return {**inputs_of(self.model), "weights": np.ones(self.count)}
 
     def sweep(self) -> Sweep:
+        """A sweep over the local blocks alone."""
         order = tuple(n for n in self.engine.sweep.order if n in self.local)
         return Sweep(self.engine.family, self.engine.joint.summands, order)
 
@@ -137,7 +139,7 @@ class Rows:
         return jax.lax.while_loop(more, body, first)[1]
 
     def density(self, data: Mapping[str, Array], means: Statistics) -> Array:
-        """log p(row | global factors) of every row: exact when the rows have one local block.
+        """Log p(row | global factors) of every row: exact when the rows have one local block.
 
         It is the local ELBO of the row. Its energy is the derivative of the whole energy with
         respect to the row's weight.
@@ -149,7 +151,7 @@ class Rows:
             compressed = self.engine.joint.compress({**data, "weights": weights})
             return energy(self.engine.joint.summands, compressed, state.means)
 
-        value = jax.grad(weighted)(data["weights"])
+        value: Array = jax.grad(weighted)(data["weights"])
         for number in self.local:
             value = value + self._row_entropy(number, state, arrays)
         return value
@@ -173,7 +175,9 @@ def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
     return Rows(model, engine, local, axes)
 
 
-def global_statistics(family: MeanField, local: tuple[int, ...], values: Mapping[str, Array]) -> Statistics:
+def global_statistics(
+    family: MeanField, local: tuple[int, ...], values: Mapping[str, Array]
+) -> Statistics:
     """Point statistics of the global blocks; local ones are left empty."""
     return tuple(
         {} if b.number in local else f.statistics(b.pack(values))
@@ -182,7 +186,7 @@ def global_statistics(family: MeanField, local: tuple[int, ...], values: Mapping
 
 
 def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
-    """log p(row | z) for every draw of the global sites: shape (draws, rows)."""
+    """Log p(row | z) for every draw of the global sites: shape (draws, rows)."""
     key = "log_densities"
     if key not in rows.engine.compiled:
         family, local = rows.engine.family, rows.local
@@ -191,7 +195,8 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
             def one(values: Mapping[str, Array]) -> Array:
                 return rows.density(data, global_statistics(family, local, values))
 
-            return jax.lax.map(one, draws)
+            densities: Array = jax.lax.map(one, draws)
+            return densities
 
         rows.engine.compiled[key] = jax.jit(every)
     data = {name: jnp.asarray(array) for name, array in rows.data().items()}
@@ -200,6 +205,7 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
 
 
 def log_mean_exp(values: Array) -> Array:
+    """Log of the mean of exp over the leading axis (the log-sum-exp trick, paper section 2.5)."""
     return jax.scipy.special.logsumexp(values, axis=0) - jnp.log(values.shape[0])
 
 
@@ -251,7 +257,6 @@ def predictive_draws(
 ) -> dict[str, Array]:
     """Draws of the observed sites given draws of latent ones, by running the program."""
     count = next(iter(values.values())).shape[0]
-    observed: list[str] = []
 
     def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
         program = numpyro.handlers.uncondition(function)
@@ -266,9 +271,9 @@ def predictive_draws(
             if type(site["fn"]).__name__ == "Unit":
                 continue
             if sites is None or name in sites:
-                observed.append(name)
                 out[name] = site["value"]
         return out
 
     with numpyro.validation_enabled(False):
-        return jax.jit(jax.vmap(partial(run)))(dict(values), jax.random.split(key, count))
+        draws: dict[str, Array] = jax.jit(jax.vmap(run))(dict(values), jax.random.split(key, count))
+        return draws

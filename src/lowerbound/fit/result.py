@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Distribution
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
@@ -17,6 +16,7 @@ from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.loop import Outcome
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan
+from lowerbound.fit.posterior import History, Posterior, Restart
 from lowerbound.fit.predict import (
     Rows,
     global_statistics,
@@ -33,51 +33,6 @@ from lowerbound.update import State
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class History:
-    """One value per sweep of the kept restart; `held_out` one per check, when monitored."""
-
-    elbo: np.ndarray
-    seconds: np.ndarray
-    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
-
-
-@dataclass(frozen=True)
-class Restart:
-    """What happened in one restart."""
-
-    elbo: float
-    sweeps: int
-    reason: str
-
-
-class Posterior(Mapping[str, Distribution]):
-    """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
-
-    def __init__(self, family: MeanField, naturals: Any, sites: tuple[str, ...]) -> None:
-        self._family, self._naturals, self._sites = family, naturals, sites
-
-    def __getitem__(self, site: str) -> Distribution:
-        if site not in self._sites:
-            raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
-        with jax.enable_x64(True):
-            law = self._family.marginal(self._naturals, site)
-            plain = jax.tree.map(np.asarray, law)
-            if law.is_discrete and hasattr(law, "probs"):
-                # NumPyro computes probabilities on first use, in the caller's precision.
-                plain.probs = np.asarray(law.probs)
-            return plain
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sites)
-
-    def __len__(self) -> int:
-        return len(self._sites)
-
-    def __repr__(self) -> str:
-        return f"<Posterior of {', '.join(self._sites)}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,11 +67,11 @@ class Fit:
 
     @property
     def posterior(self) -> Posterior:
-        """q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
+        """Q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
         return Posterior(self.family, self.state.naturals, tuple(self.sites))
 
     def mean(self, site: str) -> np.ndarray:
-        """The mean of a site under q (exact for latent sites; from draws for deterministic ones)."""
+        """The mean of a site under q (exact for latent sites, else from draws)."""
         return self._moments(site)[0]
 
     def sd(self, site: str) -> np.ndarray:
@@ -139,7 +94,7 @@ class Fit:
                 probabilities = np.asarray(law.probs)
                 mean = probabilities @ values
                 return mean, np.sqrt(np.maximum(probabilities @ values**2 - mean**2, 0.0))
-            mean, variance = _mean_and_variance(law)
+            mean, variance = self.family.moments(self.state.naturals, site)
             return np.asarray(mean), np.sqrt(np.asarray(variance))
 
     def summary(self, sites: list[str] | None = None, draws: int = 1000) -> pd.DataFrame:
@@ -151,7 +106,10 @@ class Fit:
 
         sample = self.sample(draws)
         shared = [n for n in self.sites if self.sites[n]["scope"] == "global"]
-        names = sites or [*(shared or list(self.sites)), *(n for n in sample if n not in self.sites)]
+        names = sites or [
+            *(shared or list(self.sites)),
+            *(n for n in sample if n not in self.sites),
+        ]
         rows: dict[str, dict[str, float]] = {}
         for name in names:
             mean, sd = self._moments(name)
@@ -200,13 +158,14 @@ class Fit:
     def _derived(self, values: Mapping[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
         model = self._model()
         extra: dict[str, jax.Array] = {}
+        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
         if model.deterministic:
-            data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
             extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
         for name, mask in model.missing.items():
             args, kwargs = model.arguments.call(model.arguments.data)
             drawn = predictive_draws(self.function, args, kwargs, values, key, (name,))[name]
-            observed = model.run({n: v[0] for n, v in values.items()}, model.arguments.data)[name]
+            first = {n: v[0] for n, v in values.items()}
+            observed = model.run(first, data)[name]
             where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
             extra[name] = jnp.where(where, drawn, observed.value)
         return extra
@@ -264,7 +223,7 @@ class Fit:
             return np.asarray(log_mean_exp(log_densities(rows, values)))
 
     def local(self, *args: Any, **kwargs: Any) -> Posterior:
-        """q of the local variables of new rows, with the global factors as fitted.
+        """Q of the local variables of new rows, with the global factors as fitted.
 
         >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
         """
@@ -344,25 +303,11 @@ class Fit:
         lines = [head, f"  {self.stop_reason}"]
         if len(self.restarts) > 1:
             elbos = sorted((r.elbo for r in self.restarts), reverse=True)
-            lines.append(f"  best of {len(elbos)} restarts; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}")
+            lines.append(
+                f"  best of {len(elbos)} restarts; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}"
+            )
         lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in self.plan.rows]
         return "\n".join(lines)
-
-
-def _mean_and_variance(law: Distribution) -> tuple[Any, Any]:
-    """Mean and variance of a law whose axes may have been rearranged."""
-    from numpyro.distributions import Independent, TransformedDistribution
-
-    from lowerbound.family.distributions import SiteAxes
-
-    if isinstance(law, TransformedDistribution) and law.transforms:
-        (transform,) = law.transforms[-1:]
-        if isinstance(transform, SiteAxes):
-            base = law.base_dist
-            while isinstance(base, Independent):
-                base = base.base_dist
-            return transform(base.mean), transform(base.variance)
-    return law.mean, law.variance
 
 
 def _plain(leaf: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,14 +50,12 @@ def start(
 class Chance(NamedTuple):
     """The random numbers of one start, drawn on the host (they cost nothing to compile)."""
 
-    noise: dict[int, Array]  # block -> standard normal or exponential numbers
-    rows: Array  # K distinct rows
-    uniforms: Array  # K numbers in (0, 1), which pick rows one by one
+    noise: dict[int, Any]  # block -> standard normal or exponential numbers
+    rows: Any  # K distinct rows
+    uniforms: Any  # K numbers in (0, 1), which pick rows one by one
 
 
-def chances(
-    engine: Engine, seed: int, restarts: int, how: str, seeded: int | None
-) -> Chance:
+def chances(engine: Engine, seed: int, restarts: int, how: str, seeded: int | None) -> Chance:
     """Independent random numbers for every restart; leading axis = restarts."""
     drawn = []
     for rng in np.random.default_rng(seed).spawn(restarts):
@@ -148,7 +146,11 @@ def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, noise: Ar
                 }
             )
         case "Categorical":
-            return {"indicator": jax.nn.one_hot(jnp.argmax(noise, -1), noise.shape[-1], dtype=noise.dtype)}
+            return {
+                "indicator": jax.nn.one_hot(
+                    jnp.argmax(noise, -1), noise.shape[-1], dtype=noise.dtype
+                )
+            }
     return mean
 
 
@@ -159,15 +161,15 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State
             continue
         values = {name: jnp.asarray(given[name]) for name in block.sites if name in given}
         if len(values) < len(block.sites):
-            centre = block.unpack(centre(family, state.means[block.number]))
-            values = {**centre, **values}
+            others = block.unpack(centre(family, state.means[block.number]))
+            values = {**others, **values}
         mean = family.statistics(block.pack(values))
         state = _with(state, block.number, state.naturals[block.number], mean)
     return state
 
 
 def follow(engine: Engine, arrays: Arrays, state: State, leading: list[Block]) -> State:
-    """Update all other blocks once, so that the leading ones are not forgotten in the first sweep."""
+    """Update all other blocks once, so that the first sweep does not forget the leading ones."""
     lead = {block.number for block in leading}
     for number in engine.sweep.order:
         if number not in lead and not engine.joint.blocks[number].sequential:
@@ -201,7 +203,9 @@ def seed_rows(
     rows, categories = family.batch_shape[0], state.means[seeded]["indicator"].shape[-1]
     shape = state.means[seeded]["indicator"].shape
     dtype = state.means[seeded]["indicator"].dtype
-    others = [n for n in engine.sweep.order if n != seeded and not engine.joint.blocks[n].sequential]
+    others = [
+        n for n in engine.sweep.order if n != seeded and not engine.joint.blocks[n].sequential
+    ]
     share = rows / categories
 
     def given(indicator: Array, state: State) -> State:
@@ -226,7 +230,7 @@ def seed_rows(
         own = score["indicator"].reshape(rows, categories)[:, k]
         return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6)
 
-    gap = jnp.full((rows,), jnp.finfo(dtype).max / (2 * rows), dtype)
+    gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
     indicator, _ = jax.lax.fori_loop(0, categories, body, (base, gap))
     return given(indicator, state)
 

@@ -41,7 +41,9 @@ class Sweep:
         mine = [number for number in self.order if number in summand.blocks]
         return mine[-1] if mine else None
 
-    def __call__(self, arrays: Sequence[Array], state: State, step: float = 1.0) -> tuple[State, Array]:
+    def __call__(
+        self, arrays: Sequence[Array], state: State, step: float = 1.0
+    ) -> tuple[State, Array]:
         """One sweep: the new state, and its ELBO (exact when `step` is 1)."""
         bound = jnp.zeros((), dtype=float)
         fixed = [s for s in self.summands if not s.blocks & set(self.order)]
@@ -97,7 +99,8 @@ class Sweep:
                 _put(state.means[number], mean, family, element),
             )
 
-        return jax.lax.fori_loop(0, count, body, state)
+        updated: State = jax.lax.fori_loop(0, count, body, state)
+        return updated
 
 
 def inner(natural: Natural, mean: Mean) -> Array:

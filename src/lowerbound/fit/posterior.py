@@ -1,0 +1,58 @@
+"""The factors of q as NumPyro distributions, and the records of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.distributions import Distribution
+
+from lowerbound.family.meanfield import MeanField
+
+
+@dataclass(frozen=True)
+class History:
+    """One value per sweep of the kept restart; `held_out` one per check, when monitored."""
+
+    elbo: np.ndarray
+    seconds: np.ndarray
+    held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What happened in one restart."""
+
+    elbo: float
+    sweeps: int
+    reason: str
+
+
+class Posterior(Mapping[str, Distribution]):
+    """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
+
+    def __init__(self, family: MeanField, naturals: Any, sites: tuple[str, ...]) -> None:
+        self._family, self._naturals, self._sites = family, naturals, sites
+
+    def __getitem__(self, site: str) -> Distribution:
+        if site not in self._sites:
+            raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
+        with jax.enable_x64(True):
+            law = self._family.marginal(self._naturals, site)
+            plain = jax.tree.map(np.asarray, law)
+            if law.is_discrete and hasattr(law, "probs"):
+                # NumPyro computes probabilities on first use, in the caller's precision.
+                plain.probs = np.asarray(law.probs)
+            return plain
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sites)
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __repr__(self) -> str:
+        return f"<Posterior of {', '.join(self._sites)}>"

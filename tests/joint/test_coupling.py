@@ -1,0 +1,84 @@
+"""Elements of one site that meet in one term: the energy is still the exact expectation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from lowerbound.joint import energy, multi_affine
+from lowerbound.model import trace_model
+from tests.joint import models
+
+RNG = np.random.default_rng(3)
+
+
+def enumerated(model: Any, data: dict[str, Any], values: dict[str, Any], phi: np.ndarray) -> float:
+    """E_q[log p(x, z)] over all assignments z, each element drawn from its row of phi."""
+    total = 0.0
+    for z in itertools.product(range(phi.shape[1]), repeat=phi.shape[0]):
+        weight = np.prod(phi[np.arange(len(z)), list(z)])
+        total += weight * float(model.log_density({**values, "z": jnp.array(z)}, data))
+    return total
+
+
+def pairs_with_data_indices(i: Any, j: Any, y: Any) -> None:
+    """Which elements meet is known only when running; some pairs are of one element."""
+    B = numpyro.sample("B", dist.Beta(1.0, 2.0).expand([2, 2]).to_event(2))
+    z = numpyro.sample("z", dist.Categorical(jnp.array([0.3, 0.7])).expand([3]))
+    numpyro.sample("y", dist.Bernoulli(B[z[i], z[j]]), obs=y)
+
+
+def triples(y: Any) -> None:
+    """Three elements of one site in one term."""
+    b = numpyro.sample("b", dist.Normal(0.0, 1.0).expand([2, 2, 2]).to_event(3))
+    z = numpyro.sample("z", dist.Categorical(jnp.array([0.3, 0.7])).expand([3]))
+    mean = b[z[:, None, None], z[None, :, None], z[None, None, :]]
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+I, J = np.array([0, 1, 2, 1]), np.array([1, 1, 0, 2])
+MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "all pairs": (models.blockmodel, ((RNG.uniform(size=(3, 3)) < 0.5).astype(int),)),
+    "pairs by data": (pairs_with_data_indices, (I, J, np.array([0, 1, 1, 0]))),
+    "chain": (models.markov_chain, (RNG.normal(size=3),)),
+    "triples": (triples, (RNG.normal(size=(3, 3, 3)),)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_energy_is_the_expectation_over_assignments(name: str) -> None:
+    function, args = MODELS[name]
+    model = trace_model(function, args, {})
+    joint = multi_affine(model)
+    assert not joint.structure.residuals
+    phi = RNG.dirichlet(np.ones(2), size=3)
+    values, statistics = {}, []
+    for block in joint.blocks:
+        (site,) = block.sites
+        shape = block.layouts[site].shape
+        match block.kind:
+            case "categorical":
+                statistics.append({"indicator": jnp.asarray(phi)})
+            case "dirichlet":
+                values[site] = RNG.dirichlet(np.ones(shape[-1]), size=shape[:-1])
+                statistics.append({"log": jnp.log(values[site])})
+            case "beta":
+                values[site] = RNG.uniform(0.1, 0.9, size=shape)
+                logs = {"log": jnp.log(values[site]), "log1m": jnp.log1p(-values[site])}
+                statistics.append(logs)
+            case _:
+                values[site] = RNG.normal(size=shape)
+                x = block.pack(values)["x"]
+                squares = {"xx": x[..., None] * x[..., None, :], "x2": x**2}
+                second = "xx" if block.kind == "gaussian" else "x2"
+                statistics.append({"x": x, second: squares[second]})
+    data = dict(model.arguments.data)
+    found = energy(joint.summands, joint.compress(data), tuple(statistics))
+    np.testing.assert_allclose(found, enumerated(model, data, values, phi), rtol=1e-10)
