@@ -46,11 +46,14 @@ class Fitted:
                 draws = self.fit.family.sample(naturals, key, (DRAWS,))
                 return jax.vmap(partial(_weights, self, laws, arrays, data))(draws)
 
-            keys = jnp.stack([jax.random.key(seed) for seed in SEEDS])
-            data = dict(self.derived.model.arguments.data)
-            every = compiled(jax.vmap(evaluate, in_axes=(None, None, None, 0)))
-            found = every(self.derived.arrays, data, self.fit.state.naturals, keys)
-            return jax.tree.map(np.asarray, found)
+            each = compiled(evaluate)
+            data, naturals = dict(self.derived.model.arguments.data), self.fit.state.naturals
+            found = [
+                # This generator compiles in half the time of the default one.
+                each(self.derived.arrays, data, naturals, jax.random.key(seed, impl="rbg"))
+                for seed in SEEDS
+            ]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
     @cached_property
     def fresh_elbo(self) -> float:

@@ -42,7 +42,7 @@ class CAVI:
             ("max_sweeps", _count(self.max_sweeps), "an integer of at least 1"),
             (
                 "tolerance",
-                _number(self.tolerance) and self.tolerance >= 0,
+                _size(self.tolerance),
                 "a number of at least 0",
             ),
             (

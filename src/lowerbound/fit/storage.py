@@ -30,8 +30,8 @@ import numpy as np
 from lowerbound.errors import Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.plan import Plan, Row
-from lowerbound.fit.predict import new_call
 from lowerbound.fit.posterior import History, Restart
+from lowerbound.fit.predict import new_call
 from lowerbound.fit.result import Fit
 from lowerbound.fit.saved import Saved, StorageError, check_sites
 from lowerbound.joint import Block

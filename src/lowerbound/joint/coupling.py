@@ -105,8 +105,12 @@ def _split(term: Term, a: int, b: int) -> tuple[Term, Term | None]:
     index = (*one, *second.index[len(two) :])
     merged = (*term.latents[:b], Factor(second.atom, index), *term.latents[b + 1 :])  # type: ignore[arg-type]
     same = Factor(Constant(spread * 1.0), labels)
-    plain = tuple(f for f in term.constants if not isinstance(f.atom, _Distinct))
-    return distinct, normal_form(Term(term.coefficient, (*plain, same), merged), frozenset())
+    kept = tuple(map(_plain, term.constants))  # the pairs that they mark are numbered anew
+    return distinct, normal_form(Term(term.coefficient, (*kept, same), merged), frozenset())
+
+
+def _plain(factor: Factor[Constant]) -> Factor[Constant]:
+    return Factor(Constant(factor.atom.array), factor.index)
 
 
 def _unmarked(entry: Entry) -> Entry:
@@ -117,7 +121,7 @@ def _unmarked(entry: Entry) -> Entry:
         if isinstance(factor.atom, _Distinct):
             if is_static(array) and (np.asarray(array) == 1.0).all():
                 continue
-            factor = Factor(Constant(array), factor.index)
+            factor = _plain(factor)
         constants.append(factor)
     return Entry(entry.site, replace(entry.term, constants=tuple(constants)))
 
