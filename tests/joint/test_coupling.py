@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -21,11 +22,11 @@ RNG = np.random.default_rng(3)
 
 def enumerated(model: Any, data: dict[str, Any], values: dict[str, Any], phi: np.ndarray) -> float:
     """E_q[log p(x, z)] over all assignments z, each element drawn from its row of phi."""
-    total = 0.0
-    for z in itertools.product(range(phi.shape[1]), repeat=phi.shape[0]):
-        weight = np.prod(phi[np.arange(len(z)), list(z)])
-        total += weight * float(model.log_density({**values, "z": jnp.array(z)}, data))
-    return total
+    n, K = phi.shape
+    z = np.array(list(itertools.product(range(K), repeat=n)))
+    weights = np.prod(phi[np.arange(n), z], axis=1)
+    density = jax.jit(jax.vmap(lambda one: model.log_density({**values, "z": one}, data)))
+    return float(weights @ density(z))
 
 
 def pairs_with_data_indices(i: Any, j: Any, y: Any) -> None:

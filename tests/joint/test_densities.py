@@ -178,14 +178,12 @@ def test_templates_equal_numpyro(name: str) -> None:
     fixed = {n: i.draw(rng) for n, i in row.parameters.items()}
     x = draw(row.value, rng)
     wrap = expanded(row)
-    settings = [(), row.latent] if row.latent else [()]
-    for latent in settings:
-        densities = check_densities(model_of(row, fixed, latent, wrap), Y, x)
-        assert isinstance(densities["x"], Value), densities["x"]
-        if row.latent_value:
-            densities = check_densities(model_of(row, fixed, latent, wrap), Y)
-            expressible = isinstance(densities["x"], Value)
-            assert expressible or row.template in ("BinomialProbs", "BinomialLogits")
+    densities = check_densities(model_of(row, fixed, (), wrap), Y, x)
+    assert isinstance(densities["x"], Value), densities["x"]
+    observed = () if row.latent_value else (x,)
+    densities = check_densities(model_of(row, fixed, row.latent, wrap), Y, *observed)
+    expressible = isinstance(densities["x"], Value)
+    assert expressible or row.template in ("BinomialProbs", "BinomialLogits")
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def _monomial(form: str, x: Array, t: Array, s: Array, power: float) -> Array:
     return x * _raised(3.0 * t * s, power)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(expressions(), st.integers(0, 2**16))
 def test_rewriting_keeps_the_value_or_says_why(expression: Expression, seed: int) -> None:
     check_rewriting(expression, INPUTS, seed=seed)

@@ -80,10 +80,14 @@ class Categorical(ExponentialFamily):
         return jnp.sum(_weighted(mean["indicator"], natural["indicator"]), axis=-1)
 
     def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
-        """-sum_k p_k log p_k, exact for logits of any size."""
+        """-sum_k p_k log p_k, exact for logits of any size.
+
+        With logits l and m = max l, log p_k = l_k - m + log p_max: one logarithm per element of
+        the batch, none per category.
+        """
         p, centred = mean["indicator"], _centred(natural["indicator"])
         weighted = p * jnp.where(p > 0, centred, 0)
-        return logsumexp(centred, axis=-1) - jnp.sum(weighted, axis=-1)
+        return -jnp.log(jnp.max(p, axis=-1)) - jnp.sum(weighted, axis=-1)
 
     def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
         """sum_k q_k log(q_k / p_k)."""

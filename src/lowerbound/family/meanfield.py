@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks import Layout
+from lowerbound.joint.certificate import QUICK_COMPILE
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class MeanField:
 
     blocks: tuple[Block, ...]
     families: tuple[ExponentialFamily, ...]
+    compiled: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, blocks: tuple[Block, ...]) -> MeanField:
@@ -41,13 +44,25 @@ class MeanField:
         self, naturals: tuple[Natural, ...], key: Array, shape: tuple[int, ...] = ()
     ) -> dict[str, Array]:
         """Independent draws of all sites, with leading axes `shape`."""
-        values: dict[str, Array] = {}
-        keys = jax.random.split(key, len(self.blocks))
-        for block, family, natural, k in zip(
-            self.blocks, self.families, naturals, keys, strict=True
-        ):
-            values.update(block.unpack(family.sample(natural, k, shape)))
-        return values
+
+        def draw(naturals: tuple[Natural, ...], key: Array) -> dict[str, Array]:
+            values: dict[str, Array] = {}
+            keys = jax.random.split(key, len(self.blocks))
+            for block, family, natural, k in zip(
+                self.blocks, self.families, naturals, keys, strict=True
+            ):
+                values.update(block.unpack(family.sample(natural, k, shape)))
+            return values
+
+        drawn: dict[str, Array] = self._compiled(("sample", shape), draw)(naturals, key)
+        return drawn
+
+    def _compiled(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, jitted once for all fits that share this family."""
+        if key not in self.compiled:
+            self.compiled[key] = jax.jit(function, compiler_options=QUICK_COMPILE)
+        found: Callable[..., Any] = self.compiled[key]
+        return found
 
     def present(self, natural: Natural, arrays: Sequence[Array], number: int) -> Natural:
         """The natural parameters with elements that the model masks out at the default."""
@@ -81,15 +96,20 @@ class MeanField:
 
     def moments(self, naturals: tuple[Natural, ...], site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise."""
-        law = self.marginal(naturals, site)
-        if isinstance(law, dist.TransformedDistribution) and law.transforms:
-            axes = law.transforms[-1]
-            if isinstance(axes, SiteAxes):
-                base = law.base_dist
-                while isinstance(base, dist.Independent):
-                    base = base.base_dist
-                return axes(base.mean), axes(base.variance)
-        return law.mean, law.variance
+
+        def both(naturals: tuple[Natural, ...]) -> tuple[Array, Array]:
+            law = self.marginal(naturals, site)
+            if isinstance(law, dist.TransformedDistribution) and law.transforms:
+                axes = law.transforms[-1]
+                if isinstance(axes, SiteAxes):
+                    base = law.base_dist
+                    while isinstance(base, dist.Independent):
+                        base = base.base_dist
+                    return axes(base.mean), axes(base.variance)
+            return law.mean, law.variance
+
+        moments: tuple[Array, Array] = self._compiled(("moments", site), both)(naturals)
+        return moments
 
 
 def _where(present: Array, first: Array, second: Array) -> Array:

@@ -19,7 +19,7 @@ from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.start import from_prior
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
-from lowerbound.model import Model, trace_model
+from lowerbound.model import Arguments, Model, trace_model
 from lowerbound.update import State, Sweep
 
 LOCAL_SWEEPS = 100
@@ -249,13 +249,13 @@ def held_out_score(
 
 def predictive_draws(
     function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    arguments: Arguments,
     values: Mapping[str, Array],
     key: Array,
     sites: tuple[str, ...] | None,
 ) -> dict[str, Array]:
     """Draws of the observed sites given draws of latent ones, by running the program."""
+    args, kwargs = arguments.call({n: jnp.asarray(a) for n, a in arguments.data.items()})
     count = next(iter(values.values())).shape[0]
 
     def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:

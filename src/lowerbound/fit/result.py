@@ -29,6 +29,7 @@ from lowerbound.fit.predict import (
 from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
+from lowerbound.model.arguments import split_arguments
 from lowerbound.update import State
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ class Fit:
         if model.deterministic:
             extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
         for name, mask in model.missing.items():
-            args, kwargs = model.arguments.call(model.arguments.data)
-            drawn = predictive_draws(self.function, args, kwargs, values, key, (name,))[name]
+            drawn = predictive_draws(self.function, model.arguments, values, key, (name,))[name]
             first = {n: v[0] for n, v in values.items()}
             observed = model.run(first, data)[name]
             where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
@@ -203,9 +203,9 @@ class Fit:
                 local = [n for n, site in self.sites.items() if site["scope"] == "local"]
                 values = {n: v for n, v in values.items() if n not in local}
             names = self.plan.observed
-            plain = jax.tree.map(_plain, call, is_leaf=lambda a: isinstance(a, np.ma.MaskedArray))
+            arguments = split_arguments(self.function, *call)
             drawn = predictive_draws(
-                self.function, plain[0], plain[1], values, jax.random.fold_in(key, 1), names
+                self.function, arguments, values, jax.random.fold_in(key, 1), names
             )
             return {name: np.asarray(array) for name, array in drawn.items()}
 
@@ -223,7 +223,7 @@ class Fit:
             return np.asarray(log_mean_exp(log_densities(rows, values)))
 
     def local(self, *args: Any, **kwargs: Any) -> Posterior:
-        """Q of the local variables of new rows, with the global factors as fitted.
+        """The factors of the local variables of new rows, with the global factors as fitted.
 
         >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
         """
@@ -310,15 +310,6 @@ class Fit:
         return "\n".join(lines)
 
 
-def _plain(leaf: Any) -> Any:
-    return np.asarray(leaf.filled(_any(leaf))) if isinstance(leaf, np.ma.MaskedArray) else leaf
-
-
-def _any(array: np.ma.MaskedArray) -> Any:
-    present = array.compressed()
-    return present[0] if present.size else 0
-
-
 def make_fit(
     model: Model,
     args: tuple[Any, ...],
@@ -356,7 +347,9 @@ def make_fit(
         plan=plan,
         method=repr(method),
         seed=seed,
-        versions={p: importlib.metadata.version(p) for p in ("jax", "numpyro", "numpy")},
+        versions={
+            p: importlib.metadata.version(p) for p in ("lowerbound", "jax", "numpyro", "numpy")
+        },
         precision=str(engine.dtype),
         state=outcome.state,
         family=engine.family,

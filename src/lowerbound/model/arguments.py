@@ -66,7 +66,8 @@ def split_arguments(
     for path, leaf in flat:
         name = _name(path, roots)
         if not _is_data(leaf):
-            leaves.append(leaf)
+            # A NumPy scalar would pin its own, possibly single, precision.
+            leaves.append(leaf.item() if isinstance(leaf, np.generic) else leaf)
             names.append(None)
             continue
         data[name], mask = _as_data(name, leaf)
