@@ -311,7 +311,7 @@ def gradient(
     statistics: Statistics,
     block: int,
 ) -> dict[str, JaxArray]:
-    """The energy's derivative in one block's means: its optimal natural parameters (eq:optimal-qj)."""
+    """The derivative of the energy in one block: its optimal natural parameters (eq:optimal-qj)."""
     mine = [s for s in summands if block in s.blocks]
 
     def partial(own: dict[str, JaxArray]) -> JaxArray:
