@@ -1,4 +1,4 @@
-"""The diagonal mixture of Appendix B, swept by hand: the peer that the derived update is timed with.
+"""The diagonal mixture of Appendix B, swept by hand: the peer of the derived update.
 
 q(mu, tau) is Normal-Gamma for every component and dimension, q(pi) Dirichlet, q(z) categorical.
 Two matrix products give the logits (n, K) and two the statistics (K, D); nothing has the shape
@@ -132,9 +132,10 @@ def from_responsibilities(prior: Prior, x: Array, x2: Array, r: Array) -> Poster
 
 
 def log_predictive(q: Posterior, x: Array) -> Array:
-    """log sum_k E[pi_k] prod_d Student(x_d; 2 alpha_k, m_kd, rate_kd (1 + b_k) / (alpha_k b_k)).
+    """The density log sum_k E[pi_k] prod_d Student(x_d; 2 alpha_k, m_kd, s_kd).
 
-    The exact predictive density of new rows x (rows, D) under q, one component at a time.
+    The exact predictive of new rows x (rows, D) under q, one component at a time, with squared
+    scales s = rate (1 + b) / (alpha b).
     """
     log_pi = jnp.log(q.concentration) - jnp.log(q.concentration.sum())
 

@@ -118,7 +118,7 @@ def memory(x: np.ndarray) -> None:
 def quality(x: np.ndarray, test: np.ndarray) -> None:
     """Active components and held-out log predictive density, nats per image."""
     values = images.start(x)
-    method = dict(tolerance=1e-7, max_sweeps=300)
+    method = {"tolerance": 1e-7, "max_sweeps": 300}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fits = {
@@ -142,7 +142,9 @@ def quality(x: np.ndarray, test: np.ndarray) -> None:
         drawn = fit.log_predictive(test)
         print(line.format(name, inside.mean(), (counts > 1).sum(), fit.elbo))
         error = (drawn - inside).mean()
-        print(f"    its Monte Carlo estimate, fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})")
+        print(
+            f"    its Monte Carlo estimate, fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})"
+        )
         if name == "derived, same start":
             print(f"    derived less by hand: {inside.mean() - exact.mean():+.1e}")
     mixture = scikit_learn_mixture(max_iter=100)

@@ -1,4 +1,4 @@
-"""The paper's image task (section 3.4): colour histograms, 10,000 to train on and 10,000 held out."""
+"""The paper's image task (section 3.4): colour histograms, 10,000 to fit, 10,000 held out."""
 
 from __future__ import annotations
 

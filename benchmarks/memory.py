@@ -38,7 +38,7 @@ def peak_of_fit(x: np.ndarray, precision: str) -> tuple[float, float]:
 def main() -> None:
     what, path, precision = sys.argv[1:]
     x = np.load(path)
-    method = dict(tolerance=0.0, max_sweeps=10, precision=precision)
+    method = {"tolerance": 0.0, "max_sweeps": 10, "precision": precision}
     for rows in (x[:200], x)[: 1 + (what == "fit")]:
         lb.fit(images.model, rows, method=lb.CAVI(init=images.start(rows), **method))
     print(peak())

@@ -43,6 +43,8 @@ def main() -> None:
         run()
     seconds = alternate(runs, 9)
     for name, values in seconds.items():
-        print(f"{name} restart{'s' * (name == 'ten'):1s}: {1e3 * np.median(values):6.2f} ms per sweep")
+        print(
+            f"{name} restart{'s' * (name == 'ten'):1s}: {1e3 * np.median(values):6.2f} ms per sweep"
+        )
     cost = ratio(seconds["ten"], seconds["one"])
     print(f"ten / one: {cost:.2f}   {verdict(cost, 3.0)}")

@@ -1,4 +1,4 @@
-"""Which start is the better default for mixtures: k-means++, rows of the data, or random factors."""
+"""Which start is the better default for mixtures: k-means++, rows of the data, or random."""
 
 from __future__ import annotations
 

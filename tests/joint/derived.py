@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,49 +12,69 @@ import numpyro
 from numpyro import handlers
 
 from lowerbound.joint.certificate import QUICK_COMPILE, random_point
-from lowerbound.joint.derive import Derivation, derive, trace_program
+from lowerbound.joint.derive import derive, trace_program
 from lowerbound.joint.value import Poison
 from lowerbound.model import trace_model
 from tests.joint.evaluate import evaluate_value, map_arrays
 
 
-def derivation_of(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Derivation:
-    """The terms of every site's log density; data are constants known while deriving."""
-    traced = trace_model(model, args, kwargs)
-    data = {name: jnp.asarray(array) for name, array in traced.arguments.data.items()}
-    return derive(trace_program(traced), data)
+class Densities:
+    """A model's densities at a random point: derived from traced data, and NumPyro's."""
+
+    def __init__(self, model: Callable[..., Any], *args: Any, seed: int = 0) -> None:
+        self.model, self.args = model, args
+        traced = trace_model(model, args)
+        self.program = trace_program(traced)
+        self.data = dict(traced.arguments.data)
+        self.latents = {latent.name: latent for latent in self.program.latents}
+        rng = np.random.default_rng(seed)
+        self.points = {n: random_point(latent, rng, {}) for n, latent in self.latents.items()}
+        self.derived: dict[str, Any] = {}  # values and poisons
+        self.expected: dict[str, Any] = {}
+
+    def check(self) -> dict[str, Any]:
+        """Assert that each site's derived density is NumPyro's; returns values and poisons."""
+        for site, value in self.derived.items():
+            if not isinstance(value, Poison):
+                found = evaluate_value(value, self.points, self.latents)
+                wanted = self.expected[site]
+                np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9, err_msg=site)
+        return self.derived
 
 
-def check_densities(model: Callable[..., Any], *args: Any, seed: int = 0) -> dict[str, Any]:
-    """Assert that each site's derived density is NumPyro's; returns the values and poisons."""
-    traced = trace_model(model, args)
-    data = dict(traced.arguments.data)
-    program = trace_program(traced)
-    rng = np.random.default_rng(seed)
-    latents = {latent.name: latent for latent in program.latents}
-    points = {name: random_point(latent, rng, {}) for name, latent in latents.items()}
-    skeleton: dict[str, Any] = {}
+def evaluate_densities(cases: Sequence[Densities]) -> None:
+    """Derive all models, and run NumPyro's densities, under one compilation."""
 
-    @partial(jax.jit, compiler_options=QUICK_COMPILE)
-    def both(values: dict[str, Any], arrays: dict[str, Any]) -> Any:
-        skeleton.update(derive(program, arrays).densities)
-        found: list[Any] = []
-        for value in skeleton.values():
-            map_arrays(value, found.append)
-        return found, site_log_densities(model, args, values)
+    def everything(points: list[Any], data: list[Any]) -> Any:
+        results = []
+        for case, values, arrays in zip(cases, points, data, strict=True):
+            case.derived = dict(derive(case.program, arrays).densities)
+            found: list[Any] = []
+            for value in case.derived.values():
+                map_arrays(value, found.append)
+            results.append((found, site_log_densities(case.model, case.args, values)))
+        return results
 
+    run = jax.jit(everything, compiler_options=QUICK_COMPILE)
     with numpyro.validation_enabled(False):
-        found, expected = both(points, data)
-    numbers = iter(found)
-    densities = {
+        results = run([c.points for c in cases], [c.data for c in cases])
+    for case, (found, expected) in zip(cases, results, strict=True):
+        case.derived = _with_numbers(case.derived, iter(found))
+        case.expected = expected
+
+
+def _with_numbers(skeleton: dict[str, Any], numbers: Iterator[Any]) -> dict[str, Any]:
+    return {
         site: map_arrays(value, lambda _: np.asarray(next(numbers)))
         for site, value in skeleton.items()
     }
-    for site, value in densities.items():
-        if not isinstance(value, Poison):
-            density = evaluate_value(value, points, latents)
-            np.testing.assert_allclose(density, expected[site], rtol=1e-9, atol=1e-9, err_msg=site)
-    return densities
+
+
+def check_densities(model: Callable[..., Any], *args: Any) -> dict[str, Any]:
+    """Assert that each site's derived density is NumPyro's; returns the values and poisons."""
+    case = Densities(model, *args)
+    evaluate_densities([case])
+    return case.check()
 
 
 def site_log_densities(

@@ -19,6 +19,7 @@ from tests.joint.models import (
     blockmodel,
     crossed_effects,
     diagonal_mixture,
+    distances,
     factorisation,
     intercept_and_slopes,
     inverse_gamma_variance,
@@ -26,6 +27,8 @@ from tests.joint.models import (
     poisson_sums,
     shared_precision,
     spherical_mixture,
+    swapped_normal_gamma,
+    swapped_normal_wishart,
     transposed_effects,
     truncated,
     wishart_mixture,
@@ -96,6 +99,20 @@ def test_shared_wishart_leaves_the_means_apart() -> None:
         ("mu",): "gaussian",
         ("c",): "categorical",
     }
+
+
+def test_axes_of_equal_size_are_told_apart() -> None:
+    block = blocks_of(swapped_normal_gamma, X)["mu", "tau"]
+    assert (block.kind, block.layouts["mu"]) == ("normal_gamma", Layout((2, 2), (1,), (0,)))
+    found = blocks_of(swapped_normal_wishart, X)
+    assert kinds(found) == {("L",): "wishart", ("mu",): "gaussian", ("c",): "categorical"}
+    assert found["mu",].layouts["mu"] == Layout((2, 2), (1,), (0,))
+
+
+def test_elements_that_meet_are_one_vector() -> None:
+    i, j = np.triu_indices(4, 1)
+    block = blocks_of(distances, i, j, RNG.normal(size=(6, 2)))["u",]
+    assert (block.kind, block.batch_shape, block.static["dim"]) == ("gaussian", (2,), 4)
 
 
 def test_a_known_scale_leaves_no_precision() -> None:

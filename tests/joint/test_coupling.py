@@ -25,6 +25,8 @@ def enumerated(model: Any, data: dict[str, Any], values: dict[str, Any], phi: np
     n, K = phi.shape
     z = np.array(list(itertools.product(range(K), repeat=n)))
     weights = np.prod(phi[np.arange(n), z], axis=1)
+    values = {name: jnp.asarray(value) for name, value in values.items()}
+    data = {name: jnp.asarray(array) for name, array in data.items()}
     density = jax.jit(jax.vmap(lambda one: model.log_density({**values, "z": one}, data)))
     return float(weights @ density(z))
 

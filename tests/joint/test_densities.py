@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import pytest
 
 from lowerbound.joint.densities import TEMPLATES
 from lowerbound.joint.value import Poison, Value
-from tests.joint.derived import check_densities
+from tests.joint.derived import Densities, check_densities, evaluate_densities
 from tests.joint.evaluate import Input, count, discrete, matrix, positive, real, simplex, unit
 
 PRIORS: dict[str, Callable[[tuple[int, ...]], Any]] = {
@@ -171,19 +172,29 @@ def expanded(row: Row) -> Callable[[Any], Any]:
 Y = np.array([0.3, -0.2])
 
 
+@cache
+def templates() -> dict[str, tuple[Densities, Densities]]:
+    """Every row with fixed parameters and an observation, and with all that may be latent so."""
+    cases = {}
+    for name, row in ROWS.items():
+        rng = np.random.default_rng(len(name))
+        fixed = {n: i.draw(rng) for n, i in row.parameters.items()}
+        x, wrap = draw(row.value, rng), expanded(row)
+        observed = () if row.latent_value else (x,)
+        cases[name] = (
+            Densities(model_of(row, fixed, (), wrap), Y, x),
+            Densities(model_of(row, fixed, row.latent, wrap), Y, *observed),
+        )
+    evaluate_densities([case for pair in cases.values() for case in pair])
+    return cases
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_templates_equal_numpyro(name: str) -> None:
-    row = ROWS[name]
-    rng = np.random.default_rng(len(name))
-    fixed = {n: i.draw(rng) for n, i in row.parameters.items()}
-    x = draw(row.value, rng)
-    wrap = expanded(row)
-    densities = check_densities(model_of(row, fixed, (), wrap), Y, x)
-    assert isinstance(densities["x"], Value), densities["x"]
-    observed = () if row.latent_value else (x,)
-    densities = check_densities(model_of(row, fixed, row.latent, wrap), Y, *observed)
-    expressible = isinstance(densities["x"], Value)
-    assert expressible or row.template in ("BinomialProbs", "BinomialLogits")
+    fixed, latent = templates()[name]
+    assert isinstance(fixed.check()["x"], Value)
+    expressible = isinstance(latent.check()["x"], Value)
+    assert expressible or ROWS[name].template in ("BinomialProbs", "BinomialLogits")
 
 
 @pytest.mark.parametrize(
@@ -197,14 +208,17 @@ def test_wrappers_equal_numpyro(name: str) -> None:
     inner = expanded(row)
     batch = inner(row.build(**fixed)).batch_shape
     mask = jnp.asarray(rng.uniform(size=batch) < 0.6)
-    for wrap, value in (
+    wrappers = [
         (lambda d: inner(d).to_event(1), x),
         (lambda d: inner(d).mask(mask), x),
         (lambda d: inner(d).mask(False), x),
         (lambda d: inner(d).mask(mask).to_event(len(batch)), x),
         (lambda d: inner(d).expand((2, *batch)), np.stack([x, x])),
-    ):
-        check_densities(model_of(row, fixed, row.latent, wrap), Y, value)
+    ]
+    cases = [Densities(model_of(row, fixed, row.latent, w), Y, value) for w, value in wrappers]
+    evaluate_densities(cases)
+    for case in cases:
+        case.check()
 
 
 def test_every_template_is_in_the_table() -> None:

@@ -40,10 +40,7 @@ FITS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
 
 
 # The rest have relatives in tests/models, which are fitted on every run.
-QUICK = {
-    "spherical mixture", "swapped normal-gamma", "swapped normal-wishart", "transposed effects",
-    "poisson sums", "distances", "markov chain", "scalar switch", "stacked",
-}  # fmt: skip
+QUICK = {"spherical mixture", "swapped normal-gamma", "poisson sums", "markov chain", "stacked"}
 
 
 @pytest.mark.filterwarnings("ignore::lowerbound.errors.ConvergenceWarning")

@@ -39,7 +39,7 @@ class Fitted:
     def log_weights(self) -> dict[str, Any]:
         """log p(x, z) and log q(z) at `DRAWS` draws z of q for each of `SEEDS`; see `_weights`."""
         alone = [b for b in self.derived.blocks if len(b.sites) == 1 and b.presence is None]
-        laws = {b.sites[0]: self.fit.posterior[b.sites[0]] for b in alone}
+        laws = tuple(b.sites[0] for b in alone)
         with jax.enable_x64(True):
             # `fit.sample` draws the same way; compiled together with the densities it is quicker.
             def evaluate(arrays: Any, data: Any, naturals: Any, key: Array) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def fit_case(case: Case) -> Fitted:
 
 
 def _weights(
-    fitted: Fitted, laws: dict[str, Any], arrays: Any, data: Any, values: dict[str, Array]
+    fitted: Fitted, laws: tuple[str, ...], arrays: Any, data: Any, values: dict[str, Array]
 ) -> dict[str, Any]:
     """log p(x, z); log q(z) from the families; log q of single sites, twice.
 
@@ -94,5 +94,9 @@ def _weights(
         "log_p": fitted.derived.model.log_density(values, data),
         "log_q": total,
         "factors": factors,
-        "posterior": {site: law.log_prob(values[site]).sum() for site, law in laws.items()},
+        "posterior": {
+            # What `fit.posterior[site]` is made from, inside the compiled function.
+            site: family.marginal(naturals, site).log_prob(values[site]).sum()
+            for site in laws
+        },
     }

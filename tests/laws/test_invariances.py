@@ -120,7 +120,7 @@ def mixture(x, centre, spread, rate, K=2):
 
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 30.0), (7.0, 0.0), (0.02, -4.0)])
 def test_translation_and_scaling(scale, shift):
-    """With y = s x + t and the priors moved likewise, the ELBO falls by n D log s, q moves along."""
+    """With y = s x + t and the priors likewise, the ELBO falls by n D log s and q moves along."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(40, 2)) + 3.0 * rng.integers(2, size=(40, 1))
     start = {"mu": x[:2], "tau": np.ones((2, 2))}

@@ -40,8 +40,7 @@ def elbo_by_site(
 ) -> dict[str, Array]:
     """E_q[log p] of each site's density, plus the entropy of its factor: they sum to the ELBO.
 
-    The entropy of a joint factor is divided by the chain rule, H(z, x) = H(z) + H(x | z), in the
-    order in which the family reports it.
+    The entropy of a joint factor is shared equally among its sites.
     """
     parts: dict[str, Array] = {}
     for summand in summands:

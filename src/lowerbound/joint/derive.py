@@ -224,6 +224,11 @@ def derive(
             value: Operand = record["log_density"]
         elif "log_prob" in record:
             value = record["log_prob"]
+            if isinstance(value, Poison):  # an inner primitive would tell the reader nothing
+                value = replace(value, operation=f"{fixed['kind']}.log_prob")
+                if fixed["kind"].startswith("Mixture"):
+                    advice = "the mixture is marginalised; write its assignment as a Categorical"
+                    value = replace(value, reason=advice)
         else:
             template = TEMPLATES[fixed["kind"]]
             value = template.density(
