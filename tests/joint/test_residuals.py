@@ -130,7 +130,7 @@ TABLE = [
     Expected(poisson_regression, COUNTS, ("w",), "exp(w)"),
     Expected(softplus_scale, Y, ("w",), "softplus(w)"),
     Expected(neural_network, Y, ("w", "v"), "tanh(w, v)"),
-    Expected(student, Y, ("m",), "log(m)"),
+    Expected(student, Y, ("m",), "StudentT.log_prob(m)"),
     Expected(marginal_mixture, Y, ("m",), None),  # an operation inside NumPyro's log_prob
     Expected(loop, Y, ("w",), "scan(w)"),
     Expected(two_powers, Y, ("s",), "s^2"),
