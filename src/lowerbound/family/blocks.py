@@ -146,7 +146,11 @@ class NormalGamma(ExponentialFamily):
 
     def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
         """Entropy of z plus that of x given z: however large m is, nothing cancels."""
-        m, logdet, _ = self._gaussian(natural)
+        m = mean["px"] / self._expand(mean["power"])
+        if self.full:
+            logdet = log_determinant(jnp.linalg.cholesky(-2 * symmetric(natural["pxx"])))
+        else:
+            logdet = self._sum(jnp.log(-2 * natural["pxx"]))
         a, b = self._shape_and_rate(natural, m)
         leaf = Gamma(self.batch_shape, self.power)
         at = {"log": self.power * a - 1, "power": -b}

@@ -79,7 +79,7 @@ def run_cavi(
 ) -> Fit:
     """Coordinate ascent (alg:cavi) on a traced model."""
     dtype = precision(method)
-    centred = dtype == np.float32 or far_from_zero(model.arguments.data)
+    centred = far_from_zero(model.arguments.data, dtype)
     origins = find_origins(model, method.blocks) if centred else {}
     engine = engine_for(model, dtype, method.blocks, origins=origins)
     seeded = assignments(engine, model)
@@ -104,7 +104,7 @@ def run_cavi(
     )
     engine.certified()
     check_outcome(engine, outcome)
-    if centred:
+    if centred or dtype == np.float32:
         outcome = replace(outcome, state=moved_back(engine, outcome.state, origins))
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)

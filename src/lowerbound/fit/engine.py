@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
 
 from lowerbound.bound import elbo_by_site
 from lowerbound.errors import NotConjugateError
@@ -27,13 +26,16 @@ from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
 from lowerbound.joint.certificate import QUICK_COMPILE
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.joint.multiaffine import origin_name, row_count
-from lowerbound.model import Model
+from lowerbound.model import Model, trace_model
+from lowerbound.model.dependence import digest
 from lowerbound.update import State, Sweep
 
 Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
 _CACHE_SIZE = 32
 QUICK_BELOW = 100_000  # numbers in the compressed data
+CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
+CERTIFIED_ROWS = 500
 _engines: OrderedDict[str, Engine] = OrderedDict()
 
 
@@ -59,14 +61,18 @@ class Engine:
 
     def prepare(self, data: Mapping[str, Any]) -> Arrays:
         """Contract the data once; floating arrays in the precision of the fit."""
+        if self.dtype == np.float64:  # called by itself, it hands arrays through uncopied
+            return self.joint.compress(dict(data))
 
         def contract(arrays: Mapping[str, Any]) -> Arrays:
-            return tuple(self.cast(a) for a in self.joint.compress(arrays))
+            doubles = {n: a.astype(float) if _floats(a) else a for n, a in arrays.items()}
+            return tuple(self.cast(a) for a in self.joint.compress(doubles))
 
         key = "prepare"
         if key not in self.compiled:
             self.compiled[key] = jax.jit(contract)
-        prepared: Arrays = self.compiled[key](dict(data))
+        single = {n: np.asarray(a, np.float32) if _floats(a) else a for n, a in data.items()}
+        prepared: Arrays = self.compiled[key](single)
         return prepared
 
     def compile(self, function: Any, arrays: Arrays, *rest: Any) -> Any:
@@ -83,8 +89,7 @@ class Engine:
 
     def cast(self, array: jax.Array) -> jax.Array:
         """A floating array in the precision of the fit; others as they are."""
-        floating = jnp.issubdtype(array.dtype, jnp.floating)
-        return array.astype(self.dtype) if floating else array
+        return array.astype(self.dtype) if _floats(array) else array
 
     def cast_tree(self, tree: Any) -> Any:
         """`cast` of every array of a tree."""
@@ -130,17 +135,65 @@ def engine_for(
     if joint.structure.residuals:
         raise NotConjugateError(joint.structure.residuals)
     family = MeanField.of(joint.blocks)
-    data = inputs_of(model)
-    if weighted:
-        data["weights"] = np.ones(row_count(model, weighted))
-    data |= {origin_name(name): origin for name, origin in (origins or {}).items()}
-    check = in_background(certificate(joint, data, family.statistics))
+    small = fewer_rows(model) if not origins else None
+    check = None
+    if small is not None:
+        other = multi_affine(small, partition, weighted, apart=small.local if apart else ())
+        if _outline(other) == _outline(joint):
+            check = _certificate(small, other, weighted, {})
+    check = check or _certificate(model, joint, weighted, origins or {})
     sweep = Sweep(family, joint.summands, sweep_order(joint))
-    engine = Engine(joint, family, sweep, dtype, check)
+    engine = Engine(joint, family, sweep, dtype, in_background(check))
     _engines[key] = engine
     while len(_engines) > _CACHE_SIZE:
         _engines.popitem(last=False)
     return engine
+
+
+def _floats(array: Any) -> bool:
+    return bool(jnp.issubdtype(array.dtype, jnp.floating))
+
+
+def _certificate(
+    model: Model,
+    joint: Joint,
+    weighted: Mapping[str, int] | None,
+    origins: Mapping[str, np.ndarray],
+) -> Callable[[], None]:
+    data = inputs_of(model)
+    if weighted:
+        data["weights"] = np.ones(row_count(model, weighted))
+    data |= {origin_name(name): origin for name, origin in origins.items()}
+    return certificate(joint, data, MeanField.of(joint.blocks).statistics)
+
+
+def fewer_rows(model: Model) -> Model | None:
+    """The same program on a few of its rows, to certify the derivation for large data.
+
+    None when the data are small, or when rows cannot simply be taken out.
+    """
+    plate, arguments = model.data_plate, model.arguments
+    size = sum(array.size for array in arguments.data.values())
+    if plate is None or size <= CERTIFY_BELOW or model.missing or model.concrete:
+        return None
+    rows = np.unique(np.linspace(0, plate.size - 1, CERTIFIED_ROWS).astype(int))
+    aligned = {n: a[rows] for n, a in arguments.data.items() if a.shape[0] == plate.size}
+    args, kwargs = arguments.call({**arguments.data, **aligned})
+    try:
+        small = trace_model(model.function, args, kwargs)
+    except Exception:  # the program may count its rows in another way: certify it whole
+        return None
+    return small if small.data_plate == replace(plate, size=len(rows)) else None
+
+
+def _outline(joint: Joint) -> tuple[object, ...]:
+    """What two derivations of one program for different numbers of rows have in common."""
+    blocks = tuple((b.kind, b.sites, b.scale, b.sequential) for b in joint.blocks)
+    reads = tuple(
+        (s.site, len(s.constants), tuple((r.block, r.statistic) for r in s.reads))
+        for s in joint.summands
+    )
+    return blocks, reads
 
 
 @cache
@@ -171,7 +224,7 @@ def without_data(model: Model) -> Model:
         else np.broadcast_to(np.zeros((), array.dtype), array.shape)
         for name, array in model.arguments.data.items()
     }
-    return replace(model, arguments=model.arguments.replace(stubs))
+    return replace(model, arguments=model.arguments.replace(stubs), prior=None)
 
 
 def _fingerprint(
@@ -184,34 +237,18 @@ def _fingerprint(
     origins: Mapping[str, tuple[int, ...]],
 ) -> str:
     """A digest of everything the derivation depends on."""
-    digest = hashlib.sha256()
+    total = hashlib.sha256()
 
     def feed(*parts: Any) -> None:
         for part in parts:
-            digest.update(part if isinstance(part, bytes) else repr(part).encode())
-            digest.update(b"\0")
+            total.update(part if isinstance(part, bytes) else repr(part).encode())
+            total.update(b"\0")
 
-    feed(str(program.jaxpr), str(program.outputs), program.static, program.data_names)
+    feed(digest(program.jaxpr), str(program.outputs), program.static, program.data_names)
     feed(dtype, partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
     feed(sorted(origins.items()))
     for latent in program.latents:
         values = latent.support_values
         feed(latent.name, latent.shape, latent.domain)
         feed(b"" if values is None else np.asarray(values).tobytes())
-    for const in program.jaxpr.consts:
-        array = np.asarray(const)
-        feed(array.shape, array.dtype, array.tobytes())
-    for literal in _literals(program.jaxpr.jaxpr):
-        feed(np.asarray(literal).tobytes())
-    return digest.hexdigest()
-
-
-def _literals(jaxpr: Any) -> list[Any]:
-    """Every literal of a jaxpr, exactly (printing rounds them)."""
-    found = []
-    for equation in jaxpr.eqns:
-        found += [v.val for v in equation.invars if isinstance(v, jex.Literal)]
-        for sub in jex.jaxprs_in_params(equation.params):
-            found += _literals(sub)
-    found += [v.val for v in jaxpr.outvars if isinstance(v, jex.Literal)]
-    return found
+    return total.hexdigest()

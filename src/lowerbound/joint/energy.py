@@ -32,6 +32,8 @@ from lowerbound.joint.terms import (
 )
 from lowerbound.joint.value import contract
 
+SMALL_PRODUCT = 100_000  # numbers in a product of constants that is worth forming in advance
+
 Statistics = tuple[dict[str, JaxArray], ...]  # one dictionary per block, by block number
 Stored = tuple[tuple[int, tuple[Label, ...]], ...]  # slots of the compressed data, with labels
 
@@ -212,8 +214,10 @@ def _compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, 
     nested: list[tuple[Array, tuple[Label, ...]]] = []
     for array, labels in arrays:  # a factor on fewer labels multiplies one on more
         for number, (other, wide) in enumerate(nested):
-            if set(labels) <= set(wide):
-                nested[number] = (other * align(array, labels, wide), wide)
+            union = (*wide, *(label for label in labels if label not in wide))
+            small = math.prod(label.size for label in union) <= SMALL_PRODUCT
+            if len(union) == len(wide) or (small and set(labels) & set(wide)):
+                nested[number] = (align(other, wide, union) * align(array, labels, union), union)
                 break
         else:
             nested.append((array, labels))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
 
 Inputs = frozenset[int]
 
@@ -58,6 +59,28 @@ def _inner(equation: Any) -> Jaxpr | None:
     return None
 
 
+_KEPT = 64
+_compiled: dict[str, Any] = {}
+
+
+def digest(closed: ClosedJaxpr) -> str:
+    """A digest that equal programs share: equations, literals (exactly) and constants."""
+    total = hashlib.sha256(str(closed.jaxpr).encode())
+    for array in (*closed.consts, *_literals(closed.jaxpr)):
+        known = np.asarray(array)
+        total.update(f"{known.shape}{known.dtype}".encode() + known.tobytes())
+    return total.hexdigest()
+
+
+def _literals(jaxpr: Any) -> list[Any]:
+    found = []
+    for equation in jaxpr.eqns:
+        found += [v.val for v in equation.invars if isinstance(v, Literal)]
+        for inner in jaxprs_in_params(equation.params):
+            found += _literals(inner)
+    return found + [v.val for v in jaxpr.outvars if isinstance(v, Literal)]
+
+
 def restrict(closed: ClosedJaxpr, outputs: Sequence[int]) -> ClosedJaxpr:
     """The jaxpr of some outputs only, without the equations they do not need."""
     jaxpr = closed.jaxpr
@@ -76,12 +99,15 @@ def evaluator(
 ) -> Callable[[Sequence[Any]], list[np.ndarray]]:
     """Some outputs as a function of the inputs.
 
-    It compiles once, only what these outputs need, and nothing when they are inputs or constants.
+    It compiles once for equal programs, only what these outputs need, and nothing when they are
+    inputs or constants.
     """
     part = restrict(closed, outputs)
     function = jaxpr_as_fun(part)
     if part.jaxpr.eqns:
-        function = jax.jit(function)
+        function = _compiled.setdefault(digest(part), jax.jit(function))
+        while len(_compiled) > _KEPT:
+            _compiled.pop(next(iter(_compiled)))
 
     def evaluate(inputs: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(value) for value in function(*inputs)]
