@@ -37,28 +37,41 @@ class Fitted:
 
     @cached_property
     def log_weights(self) -> dict[str, Any]:
-        """log p(x, z) and log q(z) at `DRAWS` draws z of q for each of `SEEDS`; see `_weights`."""
+        """log p(x, z) and log q(z) at `DRAWS` draws z of q for each of `SEEDS`; see `_weights`.
+
+        Also `elbo`, evaluated afresh from the fitted natural parameters.
+        """
         alone = [b for b in self.derived.blocks if len(b.sites) == 1 and b.presence is None]
         laws = {b.sites[0]: self.fit.posterior[b.sites[0]] for b in alone}
-        samples = [self.fit.sample(DRAWS, seed=seed) for seed in SEEDS]
-        draws = {site: np.stack([sample[site] for sample in samples]) for site in self.fit.sites}
         with jax.enable_x64(True):
-            one = jax.vmap(partial(_weights, self), in_axes=(None, None, None, 0))
-            every = compiled(jax.vmap(one, in_axes=(None, None, None, 0)))
-            data = dict(self.derived.model.arguments.data)
-            return jax.tree.map(np.asarray, every(laws, self.derived.arrays, data, draws))
-
-    @cached_property
-    def fresh_elbo(self) -> float:
-        """The ELBO evaluated afresh from the fitted natural parameters."""
-        with jax.enable_x64(True):
-            evaluate = compiled(partial(fresh_elbo, self.derived))
-            return float(evaluate(self.derived.arrays, self.fit.state.naturals))
+            data, naturals = dict(self.derived.model.arguments.data), self.fit.state.naturals
+            each = compiled(partial(_evaluate, self))
+            found = [
+                # This generator compiles in half the time of the default one.
+                each(laws, self.derived.arrays, data, naturals, jax.random.key(seed, impl="rbg"))
+                for seed in SEEDS
+            ]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
 
 def fit_case(case: Case) -> Fitted:
     args, kwargs = arguments = (case.small or case.arguments)(0)
     return Fitted(case, arguments, lb.fit(case.model, *args, method=METHOD, **kwargs))
+
+
+def _evaluate(
+    fitted: Fitted, laws: Any, arrays: Any, data: Any, naturals: Any, key: Array
+) -> dict[str, Any]:
+    """Draws as `fit.sample` makes them, and their densities, in one compiled function."""
+    values: dict[str, Array] = {}
+    family = fitted.fit.family
+    keys = jax.random.split(key, len(family.blocks))
+    for block, factor, natural, k in zip(
+        family.blocks, family.families, naturals, keys, strict=True
+    ):
+        values |= block.unpack(factor.sample(natural, k, (DRAWS,)))
+    found = jax.vmap(partial(_weights, fitted, laws, arrays, data))(values)
+    return {**found, "elbo": fresh_elbo(fitted.derived, arrays, naturals)}
 
 
 def _weights(

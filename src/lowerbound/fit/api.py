@@ -16,9 +16,9 @@ from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.engine import Arrays, Engine, engine_for
 from lowerbound.fit.loop import Outcome, advance, run
 from lowerbound.fit.method import CAVI, as_method
+from lowerbound.fit.monitor import held_out_score
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.plan import check_partition, make_plan
-from lowerbound.fit.predict import held_out_score
 from lowerbound.fit.result import Fit, make_fit
 from lowerbound.fit.start import Chance, chances, start
 from lowerbound.joint import inputs_of

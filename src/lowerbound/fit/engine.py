@@ -33,7 +33,7 @@ from lowerbound.update import State, Sweep
 Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
 _CACHE_SIZE = 32
-QUICK_BELOW = 100_000  # numbers in the compressed data
+QUICK_BELOW = 50_000  # numbers in the compressed data and in the state
 CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
 CERTIFIED_ROWS = 500
 _engines: OrderedDict[str, Engine] = OrderedDict()
@@ -80,7 +80,7 @@ class Engine:
 
         The effort is in proportion to the work: functions of small data compile quickly.
         """
-        small = sum(a.size for a in arrays) <= QUICK_BELOW
+        small = sum(np.size(a) for a in jax.tree.leaves((arrays, rest))) <= QUICK_BELOW
         jitted = jax.jit(function, compiler_options=QUICK_COMPILE if small else None)
         with jax.default_matmul_precision("highest"):  # accelerators round products by default
             lowered = jitted.lower(arrays, *rest)

@@ -19,7 +19,7 @@ from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.start import from_prior
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
-from lowerbound.model import Arguments, Model, trace_model
+from lowerbound.model import Arguments, Model
 from lowerbound.update import State, Sweep
 
 LOCAL_SWEEPS = 100
@@ -207,40 +207,6 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
 def log_mean_exp(values: Array) -> Array:
     """Log of the mean of exp over the leading axis (the log-sum-exp trick, paper section 2.5)."""
     return jax.scipy.special.logsumexp(values, axis=0) - jnp.log(values.shape[0])
-
-
-def held_out_score(
-    model: Model,
-    monitor: Any,
-    engine: Engine,
-    seed: int,
-    moved: Callable[[State], State],
-    draws: int = 20,
-) -> Callable[[State], float]:
-    """The average log predictive of held-out arguments, as a function of the state.
-
-    `moved` gives the state in the sites' own coordinates.
-    """
-    if isinstance(monitor, Mapping):
-        args, kwargs = (), dict(monitor)
-    else:
-        args, kwargs = (monitor if isinstance(monitor, tuple) else (monitor,)), {}
-    old_args, old_kwargs = model.arguments.call(model.arguments.data)
-    call_args, call_kwargs = new_call(model, old_args, old_kwargs, args, kwargs)
-    held_out = trace_model(model.function, call_args, call_kwargs)
-    rows = rows_of(held_out, np.dtype(float))
-    names = [n for n in model.latent if n not in model.local]
-
-    @jax.jit
-    def sample(state: State, key: Array) -> dict[str, Array]:
-        return engine.family.sample(state.naturals, key, (draws,))
-
-    def score(state: State) -> float:
-        values = sample(moved(state), jax.random.key(seed))
-        chosen = {n: values[n] for n in names}
-        return float(log_mean_exp(log_densities(rows, chosen)).mean())
-
-    return score
 
 
 # --------------------------------------------------------------------------------------------------

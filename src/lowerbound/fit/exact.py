@@ -1,0 +1,130 @@
+"""The predictive density of a row in closed form, where the model allows it.
+
+Given its assignment, the log density of a row is often affine in the statistics of each global
+block alone. Then E_q[exp(c + sum_b <g_b, t_b>)] = exp(c + sum_b A(lambda_b + g_b) - A(lambda_b)):
+Student t for a Gaussian, negative binomial for a Poisson, and sums over k of these for a mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from lowerbound.errors import LowerboundError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.engine import Engine, engine_for
+from lowerbound.fit.predict import Rows
+from lowerbound.joint import Statistics, Summand, energy, gradient, inputs_of
+from lowerbound.model import trace_model
+from lowerbound.update import State
+
+ROWS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """The program on a single row: its engine, the row's summands, its assignment block."""
+
+    engine: Engine
+    summands: tuple[Summand, ...]
+    assignment: int | None
+    aligned: tuple[str, ...]
+
+
+def one_row(rows: Rows) -> OneRow | None:
+    """The program on one row, or None where the closed form does not hold."""
+    model = rows.model
+    if model.missing or model.concrete:
+        return None
+    data = model.arguments.data
+    aligned = tuple(n for n, a in data.items() if a.shape[0] == rows.count)
+    first = {n: a[:1] if n in aligned else a for n, a in data.items()}
+    try:
+        single = trace_model(model.function, *model.arguments.call(first))
+        engine = engine_for(single, np.dtype(float), apart=True)
+    except LowerboundError:
+        return None
+    local = [b for b in engine.joint.blocks if set(b.sites) & set(single.local)]
+    if len(local) > 1 or any(b.kind != "categorical" or b.sequential for b in local):
+        return None
+    if any(np.prod(b.batch_shape, dtype=int) != 1 for b in local):
+        return None
+    assignment = local[0].number if local else None
+    summands = tuple(s for s in engine.joint.summands if s.site in rows.axes)
+    if any(len(s.blocks - {assignment}) > 1 for s in summands):
+        return None
+    engine.certified()
+    return OneRow(engine, summands, assignment, aligned)
+
+
+def exact_densities(rows: Rows, family: MeanField, state: State) -> np.ndarray | None:
+    """Log p(row | x) of every row under q, or None where it has no closed form."""
+    one = one_row(rows)
+    if one is None:
+        return None
+    mine = {(b.sites, b.kind): b.number for b in family.blocks}
+    numbers: dict[int, int] = {}
+    for block in one.engine.joint.blocks:
+        if block.number == one.assignment:
+            continue
+        if (block.sites, block.kind) not in mine:
+            return None
+        numbers[block.number] = mine[block.sites, block.kind]
+    naturals = {n: state.naturals[other] for n, other in numbers.items()}
+    means = {n: state.means[other] for n, other in numbers.items()}
+    data = {n: jnp.asarray(a) for n, a in inputs_of(rows.model).items()}
+    moving = {n: data[n] for n in one.aligned}
+    fixed = {n: a for n, a in data.items() if n not in one.aligned}
+    key = ("exact", tuple(sorted(moving)))
+    if key not in one.engine.compiled:
+
+        def every(moving: Any, fixed: Any, naturals: Any, means: Any) -> Array:
+            def density(row: Mapping[str, Array]) -> Array:
+                whole = {**fixed, **{n: a[None] for n, a in row.items()}}
+                return _density(one, one.engine.joint.compress(whole), naturals, means)
+
+            values: Array = jax.lax.map(density, moving, batch_size=ROWS_AT_ONCE)
+            return values
+
+        one.engine.compiled[key] = jax.jit(every)
+    return np.asarray(one.engine.compiled[key](moving, fixed, naturals, means))
+
+
+def _density(
+    one: OneRow,
+    arrays: Sequence[Array],
+    naturals: Mapping[int, dict[str, Array]],
+    means: Mapping[int, dict[str, Array]],
+) -> Array:
+    """Log sum_k exp(c_k + sum_b A(lambda_b + g_bk) - A(lambda_b)) of one row."""
+    families = one.engine.family.families
+    before = {n: families[n].log_normalizer(natural) for n, natural in naturals.items()}
+    alone = [s for s in one.summands if not s.blocks - {one.assignment}]
+    shared = {n: [s for s in one.summands if n in s.blocks] for n in naturals}
+
+    def given(indicator: Array | None) -> Array:
+        statistics: Statistics = tuple(
+            means.get(n, {"indicator": indicator})  # type: ignore[dict-item]
+            for n in range(len(families))
+        )
+        value = energy(alone, arrays, statistics)
+        for number, summands in shared.items():
+            if summands:
+                moved = gradient(summands, arrays, statistics, number)
+                natural = {k: a + moved[k] for k, a in naturals[number].items()}
+                gain = families[number].log_normalizer(natural) - before[number]
+                value = value + gain.sum()
+        return value
+
+    if one.assignment is None:
+        return given(None)
+    shape = families[one.assignment].statistic_shapes()["indicator"]
+    categories = jnp.eye(shape[-1]).reshape((shape[-1], *shape))
+    return logsumexp(jax.vmap(given)(categories))
