@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpyro import handlers
 
-from lowerbound.joint.certificate import QUICK_COMPILE, random_point
+from lowerbound.joint.certificate import random_point
+from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import derive, trace_program
 from lowerbound.joint.value import Poison
 from lowerbound.model import trace_model
@@ -55,7 +55,7 @@ def evaluate_densities(cases: Sequence[Densities]) -> None:
             results.append((found, site_log_densities(case.model, case.args, values)))
         return results
 
-    run = jax.jit(everything, compiler_options=QUICK_COMPILE)
+    run = quickly(everything)
     with numpyro.validation_enabled(False):
         results = run([c.points for c in cases], [c.data for c in cases])
     for case, (found, expected) in zip(cases, results, strict=True):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln
 
-from lowerbound.joint.certificate import QUICK_COMPILE
+from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import Latent
 from lowerbound.joint.interpret import interpret
 from lowerbound.joint.terms import Constant, Factor, Gather, Label, Term
@@ -291,7 +291,7 @@ def evaluate_cases(cases: Sequence[Case], compiled: bool = True) -> None:
         for pairs in [c.points.items()]
     ]
     data = [{name: jnp.asarray(a) for name, a in c.data.items()} for c in sound]
-    run = jax.jit(everything, compiler_options=QUICK_COMPILE) if compiled else everything
+    run = quickly(everything) if compiled else everything
     results = run(given, data)
     for case, skeleton, (expected, arrays) in zip(sound, skeletons, results, strict=True):
         case.expected = [np.asarray(e) for e in expected]

@@ -7,7 +7,7 @@ it: a planted fault shows in the laws themselves.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from lowerbound.bound import elbo
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
 from lowerbound.joint.certificate import random_point
+from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State, Sweep
 from tests.models.case import Arguments, Case
@@ -27,33 +28,6 @@ from tests.models.case import Arguments, Case
 POINTS = 2  # pairs of random points of the certificate
 RESTARTS, SWEEPS = 3, 5  # random starts, and sweeps from each
 SEED = 1000  # the derive-time certificate uses small seeds
-
-# These functions run once: compiling them is the cost.
-_QUICK = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
-
-
-@cache
-def _options() -> tuple[str, ...]:
-    """The options of `_QUICK` that this version of XLA knows."""
-
-    def known(name: str) -> bool:
-        try:
-            jax.jit(jnp.negative, compiler_options={name: _QUICK[name]})(1.0)
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
-
-    return tuple(filter(known, _QUICK))
-
-
-def compiled(function: Any) -> Any:
-    """The function, compiled quickly."""
-    return jax.jit(function, compiler_options={name: _QUICK[name] for name in _options()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +66,7 @@ class Derived:
 
     @cached_property
     def _compress(self) -> Any:
-        return compiled(self.joint.compress)
+        return quickly(self.joint.compress)
 
     @cached_property
     def points(self) -> dict[str, Any]:
@@ -100,7 +74,7 @@ class Derived:
         with jax.enable_x64(True):
             pairs = [random_pair(self, SEED + number) for number in range(POINTS)]
             values = jax.tree.map(lambda *leaves: np.stack(leaves), *pairs)
-            evaluate = compiled(jax.vmap(partial(_points, self), in_axes=(None, None, 0)))
+            evaluate = quickly(jax.vmap(partial(_points, self), in_axes=(None, None, 0)))
             return _numpy(evaluate(self.arrays, dict(self.model.arguments.data), values))
 
     @cached_property
@@ -113,7 +87,7 @@ class Derived:
     def steps(self) -> dict[str, Any]:
         """Updates and the gradient of the ELBO at a state of no special kind; see `_steps`."""
         with jax.enable_x64(True):
-            return _numpy(compiled(partial(_steps, self))(self.arrays, self.climb["between"]))
+            return _numpy(quickly(partial(_steps, self))(self.arrays, self.climb["between"]))
 
     @cached_property
     def starts(self) -> dict[str, np.ndarray]:
@@ -130,7 +104,7 @@ class Derived:
 
     @cached_property
     def _climb(self) -> Any:
-        return compiled(jax.vmap(partial(_climb, self), in_axes=(None, 0)))
+        return quickly(jax.vmap(partial(_climb, self), in_axes=(None, 0)))
 
 
 def derive(case: Case, arguments: Arguments | None = None) -> Derived:

@@ -85,7 +85,8 @@ class Categorical(ExponentialFamily):
         With logits l and m = max l, log p_k = l_k - m + log p_max: one logarithm per element of
         the batch, none per category.
         """
-        p, centred = mean["indicator"], _centred(natural["indicator"])
+        p, logits = mean["indicator"], natural["indicator"]
+        centred = logits - jnp.max(logits, axis=-1, keepdims=True)
         weighted = p * jnp.where(p > 0, centred, 0)
         return -jnp.log(jnp.max(p, axis=-1)) - jnp.sum(weighted, axis=-1)
 

@@ -17,7 +17,7 @@ from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks import Layout
-from lowerbound.joint.certificate import QUICK_COMPILE
+from lowerbound.joint.compilation import quickly
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,15 @@ class MeanField:
 
     def _compiled(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, jitted once for all fits that share this family."""
-        if key not in self.compiled:
-            self.compiled[key] = jax.jit(function, compiler_options=QUICK_COMPILE)
-        found: Callable[..., Any] = self.compiled[key]
-        return found
+
+        def call(*args: Any) -> Any:
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+                return function(*args)  # inside another compiled function
+            if key not in self.compiled:
+                self.compiled[key] = quickly(function)
+            return self.compiled[key](*args)
+
+        return call
 
     def present(self, natural: Natural, arrays: Sequence[Array], number: int) -> Natural:
         """The natural parameters with elements that the model masks out at the default."""
@@ -70,7 +75,8 @@ class MeanField:
         if slot is None:
             return natural
         default = self.families[number].default(natural)
-        return {k: _where(arrays[slot], a, default[k]) for k, a in natural.items()}
+        kept = arrays[slot]
+        return {k: _where(kept, a, default[k].astype(a.dtype)) for k, a in natural.items()}
 
     def entropy(
         self, naturals: Sequence[Natural], means: Statistics, arrays: Sequence[Array], number: int
@@ -83,8 +89,20 @@ class MeanField:
 
     def marginal(self, naturals: tuple[Natural, ...], site: str) -> Distribution:
         """The marginal density of one site under q, as a NumPyro distribution."""
-        number = next(b.number for b in self.blocks if site in b.sites)
-        block, natural = self.blocks[number], naturals[number]
+        if self.block_of(site).kind == "multinomial":  # NumPyro must see its totals
+            return self._marginal(naturals, site)
+        law: Distribution = self._compiled(
+            ("marginal", site), lambda naturals: self._marginal(naturals, site)
+        )(naturals)
+        return law
+
+    def block_of(self, site: str) -> Block:
+        """The block that a site belongs to."""
+        return next(block for block in self.blocks if site in block.sites)
+
+    def _marginal(self, naturals: tuple[Natural, ...], site: str) -> Distribution:
+        block = self.block_of(site)
+        number, natural = block.number, naturals[block.number]
         laws = self.families[number].marginals(natural)
         if site == block.scale:
             return laws["z"]

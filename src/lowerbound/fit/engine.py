@@ -23,7 +23,7 @@ from lowerbound.bound import elbo_by_site
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.certificate import QUICK_COMPILE
+from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
@@ -81,7 +81,7 @@ class Engine:
         The effort is in proportion to the work: functions of small data compile quickly.
         """
         small = sum(np.size(a) for a in jax.tree.leaves((arrays, rest))) <= QUICK_BELOW
-        jitted = jax.jit(function, compiler_options=QUICK_COMPILE if small else None)
+        jitted = quickly(function) if small else jax.jit(function)
         with jax.default_matmul_precision("highest"):  # accelerators round products by default
             lowered = jitted.lower(arrays, *rest)
         future = in_background(lowered.compile)
@@ -108,7 +108,7 @@ class Engine:
                 self.family, self.joint.summands, arrays, state.naturals, state.means
             )
 
-        return jax.jit(terms, compiler_options=QUICK_COMPILE)
+        return quickly(terms)
 
 
 def engine_for(

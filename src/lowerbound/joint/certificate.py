@@ -6,8 +6,7 @@ A wrong rule then raises instead of giving a wrong posterior.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +14,13 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from lowerbound.errors import CertificateError
+from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import Latent, split_inputs
 from lowerbound.joint.energy import Statistics, evaluate
 from lowerbound.joint.multiaffine import Joint, origin_name
 
 RELATIVE_TOLERANCE = 1e-9
 SINGLE_TOLERANCE = 1e-5  # where the program itself computes with float32 constants
-
-# A function that runs once is compiled for speed of compilation.
-QUICK_COMPILE: Final = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 
 def check_certificate(
@@ -55,7 +49,7 @@ def certificate(
     NumPyro's handlers are not safe to use from several threads, XLA's compiler is.
     """
 
-    @partial(jax.jit, compiler_options=QUICK_COMPILE)
+    @quickly
     def both(arrays: Mapping[str, Any], values: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
         compressed = joint.compress(arrays)
         centred = {n: v - arrays.get(origin_name(n), 0) for n, v in values.items()}
