@@ -143,7 +143,7 @@ def quality(x: np.ndarray, test: np.ndarray) -> None:
         print(line.format(name, inside.mean(), (counts > 1).sum(), fit.elbo))
         error = (drawn - inside).mean()
         print(
-            f"    its Monte Carlo estimate, fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})"
+            f"    fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})"
         )
         if name == "derived, same start":
             print(f"    derived less by hand: {inside.mean() - exact.mean():+.1e}")
