@@ -142,9 +142,7 @@ def quality(x: np.ndarray, test: np.ndarray) -> None:
         drawn = fit.log_predictive(test)
         print(line.format(name, inside.mean(), (counts > 1).sum(), fit.elbo))
         error = (drawn - inside).mean()
-        print(
-            f"    fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})"
-        )
+        print(f"    fit.log_predictive: {drawn.mean():.2f} ({error:+.2f})")
         if name == "derived, same start":
             print(f"    derived less by hand: {inside.mean() - exact.mean():+.1e}")
     mixture = scikit_learn_mixture(max_iter=100)

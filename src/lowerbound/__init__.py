@@ -3,8 +3,7 @@
 from lowerbound import errors, plot
 from lowerbound.fit import CAVI, Fit, Plan, explain, fit, load
 from lowerbound.report import report
-
-__version__ = "0.1.0"
+from lowerbound.version import __version__
 
 __all__ = [
     "CAVI",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
@@ -32,6 +33,7 @@ from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.update import State
+from lowerbound.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,8 +329,6 @@ def make_fit(
     seed: int,
 ) -> Fit:
     """The record of a finished run."""
-    import importlib.metadata
-
     best = outcome.best
     own = outcome.history[: outcome.sweeps[best], best]
     sites = {
@@ -354,7 +354,10 @@ def make_fit(
         method=repr(method),
         seed=seed,
         versions={
-            p: importlib.metadata.version(p) for p in ("lowerbound", "jax", "numpyro", "numpy")
+            "lowerbound": __version__,
+            "jax": jax.__version__,
+            "numpyro": numpyro.__version__,
+            "numpy": np.__version__,
         },
         precision=str(engine.dtype),
         state=outcome.state,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import inspect
 import io
 import json
@@ -38,6 +37,7 @@ from lowerbound.joint import Block
 from lowerbound.joint.blocks import Layout
 from lowerbound.model import trace_model
 from lowerbound.update import State
+from lowerbound.version import __version__
 
 FORMAT = 1
 _TEXT = "fit.json"
@@ -59,7 +59,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     arrays: list[np.ndarray] = []
     document = {
         "model": {"name": _name(fit.function), "arguments": _parameters(fit.function)},
-        "written_by": importlib.metadata.version("lowerbound"),
+        "written_by": __version__,
         "plan": {f.name: getattr(fit.plan, f.name) for f in dataclasses.fields(Plan)}
         | {"rows": [dataclasses.asdict(row) for row in fit.plan.rows]}
         | {"residuals": [dataclasses.asdict(r) for r in fit.plan.residuals]},
@@ -225,7 +225,7 @@ def _document(path: str | os.PathLike[str]) -> dict[str, Any]:
             if int(found[1]) != FORMAT:
                 raise StorageError(
                     f"{path} has format {int(found[1])}; this version of lowerbound "
-                    f"({importlib.metadata.version('lowerbound')}) reads format {FORMAT}.\n"
+                    f"({__version__}) reads format {FORMAT}.\n"
                     "Update lowerbound to read it."
                 )
             members = _members(path, archive)
