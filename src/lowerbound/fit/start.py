@@ -37,7 +37,7 @@ def start(
     for number, noise in chance.noise.items():
         family = engine.family.families[number]
         mean = scattered(family, state.naturals[number], state.means[number], noise)
-        state = _with(state, number, state.naturals[number], mean)
+        state = state.replaced(number, state.naturals[number], mean)
     if given:
         state = at_values(engine, state, given)
         leading = [b for b in engine.joint.blocks if set(b.sites) & set(given)]
@@ -164,7 +164,7 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State
             others = block.unpack(centre(family, state.means[block.number]))
             values = {**others, **values}
         mean = family.statistics(block.pack(values))
-        state = _with(state, block.number, state.naturals[block.number], mean)
+        state = state.replaced(block.number, state.naturals[block.number], mean)
     return state
 
 
@@ -209,9 +209,8 @@ def seed_rows(
     share = rows / categories
 
     def given(indicator: Array, state: State) -> State:
-        state = _with(
-            state, seeded, state.naturals[seeded], {"indicator": indicator.reshape(shape)}
-        )
+        responsibilities = {"indicator": indicator.reshape(shape)}
+        state = state.replaced(seeded, state.naturals[seeded], responsibilities)
         for number in reversed(others):
             state, _ = engine.sweep.update(arrays, state, number)
         return state
@@ -233,10 +232,3 @@ def seed_rows(
     gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
     indicator, _ = jax.lax.fori_loop(0, categories, body, (base, gap))
     return given(indicator, state)
-
-
-def _with(state: State, number: int, natural: Natural, mean: Mean) -> State:
-    return State(
-        (*state.naturals[:number], natural, *state.naturals[number + 1 :]),
-        (*state.means[:number], mean, *state.means[number + 1 :]),
-    )

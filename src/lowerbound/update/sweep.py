@@ -27,6 +27,13 @@ class State(NamedTuple):
     naturals: tuple[Natural, ...]
     means: Statistics
 
+    def replaced(self, number: int, natural: Natural, mean: Mean) -> State:
+        """The state with the parameters of one block replaced."""
+        return State(
+            (*self.naturals[:number], natural, *self.naturals[number + 1 :]),
+            (*self.means[:number], mean, *self.means[number + 1 :]),
+        )
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -71,7 +78,7 @@ class Sweep:
         natural = self.family.present(natural, arrays, number)
         mean = self.family.families[number].mean(natural)
         score = inner(parts[0], mean) if last else jnp.zeros(())
-        return _replaced(state, number, natural, mean), score
+        return state.replaced(number, natural, mean), score
 
     def _in_turn(
         self,
@@ -92,8 +99,7 @@ class Sweep:
             before = _element(state.naturals[number], family, element)
             natural = step_towards(before, chosen, step)
             mean = single.mean(natural)
-            return _replaced(
-                state,
+            return state.replaced(
                 number,
                 _put(state.naturals[number], natural, family, element),
                 _put(state.means[number], mean, family, element),
@@ -106,13 +112,6 @@ class Sweep:
 def inner(natural: Natural, mean: Mean) -> Array:
     """<natural, mean>, accumulated in double precision."""
     return sum((jnp.sum(natural[k] * mean[k], dtype=float) for k in natural), jnp.zeros(()))
-
-
-def _replaced(state: State, number: int, natural: Natural, mean: Mean) -> State:
-    return State(
-        (*state.naturals[:number], natural, *state.naturals[number + 1 :]),
-        (*state.means[:number], mean, *state.means[number + 1 :]),
-    )
 
 
 def _element(arrays: Natural, family: ExponentialFamily, element: Array) -> Natural:
