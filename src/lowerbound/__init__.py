@@ -1,12 +1,14 @@
 """Variational inference for NumPyro models, after Blei, Kucukelbir and McAuliffe (2017)."""
 
 from lowerbound import errors, plot
-from lowerbound.fit import CAVI, Fit, Plan, explain, fit, load
+from lowerbound.fit import CAVI, SVI, Checkpoint, Fit, Plan, explain, fit, load, resume, update
 from lowerbound.report import report
 from lowerbound.version import __version__
 
 __all__ = [
     "CAVI",
+    "SVI",
+    "Checkpoint",
     "Fit",
     "Plan",
     "__version__",
@@ -16,4 +18,6 @@ __all__ = [
     "load",
     "plot",
     "report",
+    "resume",
+    "update",
 ]

@@ -76,8 +76,8 @@ def test_settings_are_checked(method, text):
 def test_unknown_method_and_checkpoint():
     y = line()[1]
     assert 'Expected "auto", "cavi"' in message(errors.ArgumentError, regression, y, method="nuts")
-    text = message(errors.ArgumentError, regression, *line(), checkpoint="run/")
-    assert "checkpoint" in text
+    text = message(errors.ArgumentError, regression, *line(), checkpoint=3)
+    assert "fit got checkpoint=3." in text
 
 
 def test_init_is_checked():

@@ -4,11 +4,26 @@ Contract: `fit(model, *args, method=..., **kwargs)` returns a `Fit`; `explain` p
 without running it. There is one loop, of compiled chunks, which stops with a stated reason.
 """
 
-from lowerbound.fit.api import fit
-from lowerbound.fit.method import CAVI
+from lowerbound.fit.api import fit, resume
+from lowerbound.fit.checkpoint import Checkpoint
+from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan, explain
 from lowerbound.fit.posterior import History, Posterior
 from lowerbound.fit.result import Fit
 from lowerbound.fit.storage import load
+from lowerbound.fit.streaming import update
 
-__all__ = ["CAVI", "Fit", "History", "Plan", "Posterior", "explain", "fit", "load"]
+__all__ = [
+    "CAVI",
+    "SVI",
+    "Checkpoint",
+    "Fit",
+    "History",
+    "Plan",
+    "Posterior",
+    "explain",
+    "fit",
+    "load",
+    "resume",
+    "update",
+]

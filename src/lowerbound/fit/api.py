@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,16 +12,22 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError, ReservedNameError, TooManyComponentsError
+from lowerbound.errors import ArgumentError, ReservedNameError
+from lowerbound.fit.begin import assignments, check_components, given_values, precision
 from lowerbound.fit.check_input import check_observed_variance
+from lowerbound.fit.checkpoint import Keeper, as_checkpoint
+from lowerbound.fit.devices import placement
 from lowerbound.fit.engine import Arrays, Engine, engine_for
 from lowerbound.fit.loop import Outcome, advance, run
-from lowerbound.fit.method import CAVI, as_method
-from lowerbound.fit.monitor import held_out_score
+from lowerbound.fit.method import CAVI, SVI, as_method
+from lowerbound.fit.monitor import given_rows, scorer
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.result import Fit, make_fit
+from lowerbound.fit.resume import interrupted, of_program, start_keeping
+from lowerbound.fit.spread import check_rows_apart, spread_rows
 from lowerbound.fit.start import Chance, chances, start
+from lowerbound.fit.svi import run_svi
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
@@ -40,20 +47,33 @@ def fit(
     """Fit the variational posterior q(z) of a NumPyro model by the plan that `explain` prints.
 
     Everything but `method`, `seed`, `progress` and `checkpoint` goes to the model. `progress`
-    shows a bar (default: on a terminal). Raises NotConjugateError when a term fits no factor.
+    shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the state of the
+    run (or is a `Checkpoint`); `resume` goes on from there. Raises NotConjugateError when a term
+    fits no factor.
     """
     check_reserved(model)
-    if checkpoint is not None:
-        raise ArgumentError(
-            "fit got a checkpoint, which coordinate ascent does not write yet.\n"
-            "Expected checkpoint=None. Use fit.save(...) when it has finished."
-        )
     chosen = as_method(method)
-    with jax.enable_x64(True):
-        traced = trace_model(model, args, kwargs)
-        check_partition(chosen.blocks, traced)
-        check_observed_variance(traced)
-        return run_cavi(traced, args, kwargs, chosen, seed, progress)
+    keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
+    return RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
+
+
+def resume(
+    directory: str | os.PathLike[str],
+    model: Callable[..., Any],
+    /,
+    *args: Any,
+    progress: bool | None = None,
+    **kwargs: Any,
+) -> Fit:
+    """Go on with the run whose checkpoints are in `directory`, as if it had never stopped.
+
+    `model`, `args` and `kwargs` are those that the run was started with by `lb.fit(model, ...,
+    checkpoint=directory)`; method and seed are in the files. On the same device the result is the
+    same, bit for bit, as that of a run without interruption. A finished run gives its result.
+    """
+    run = interrupted(directory, model, args, kwargs, RUNNERS)
+    runner = RUNNERS[type(run.method)]
+    return runner(model, args, kwargs, run.method, run.seed, progress, run.keep, run.progress)
 
 
 def check_reserved(model: Callable[..., Any]) -> None:
@@ -69,6 +89,30 @@ def check_reserved(model: Callable[..., Any]) -> None:
             raise ReservedNameError(name, getattr(model, "__name__", type(model).__name__))
 
 
+def fit_cavi(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    seed: int,
+    progress: bool | None,
+    keep: Keeper | None,
+    resumed: Mapping[str, Any] | None,
+) -> Fit:
+    """Coordinate ascent on a model, from its start or as it was `resumed`."""
+    with jax.enable_x64(True):
+        traced = trace_model(function, args, kwargs)
+        check_partition(method.blocks, traced)
+        check_observed_variance(traced)
+        if keep is not None:
+            keep = of_program(keep, traced)
+        return run_cavi(traced, args, kwargs, method, seed, progress, keep, resumed)
+
+
+# What runs each method: (model, args, kwargs, method, seed, progress, keep, resumed) -> Fit.
+RUNNERS: dict[type, Callable[..., Fit]] = {CAVI: fit_cavi, SVI: run_svi}
+
+
 def run_cavi(
     model: Model,
     args: tuple[Any, ...],
@@ -76,105 +120,40 @@ def run_cavi(
     method: CAVI,
     seed: int,
     progress: bool | None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
 ) -> Fit:
     """Coordinate ascent (alg:cavi) on a traced model."""
-    dtype = precision(method)
+    where = placement(method.devices)
+    spread = spread_rows(model, where)
+    dtype = precision(method, where)
     centred = far_from_zero(model.arguments.data, dtype)
-    origins = find_origins(model, method.blocks) if centred else {}
-    engine = engine_for(model, dtype, method.blocks, origins=origins)
+    origins = find_origins(model, method.blocks, spread) if centred else {}
+    engine = engine_for(model, dtype, method.blocks, origins=origins, spread=spread)
+    if where is not None:
+        check_rows_apart(model, engine.joint)
+        progress = progress if where.process == 0 else False
     seeded = assignments(engine, model)
     check_components(engine, model, seeded)
-    given = {n: v - origins.get(n, 0) for n, v in _given(model, method).items()}
+    given = {n: v - origins.get(n, 0) for n, v in given_values(model, method).items()}
     arrays = engine.prepare(with_origins(inputs_of(model), origins))
     states = starts(engine, arrays, seed, method, given, seeded)
     score = None
     if method.monitor is not None:
-        score = held_out_score(
-            model, method.monitor, engine, seed, lambda s: moved_back(engine, s, origins)
-        )
-    outcome = run(
-        engine,
-        arrays,
-        states,
-        method.restarts,
-        method.tolerance,
-        method.max_sweeps,
-        progress,
-        score,
-    )
+        held_out = scorer(given_rows(model, method.monitor), engine.family, seed)
+
+        def score(state: State) -> float:
+            value = held_out(moved_back(engine.family, state, origins))
+            # Processes that round differently must still stop together.
+            return value if where is None else float(where.agree(value)[0])
+
+    outcome = run(engine, arrays, states, method, progress, score, keep, resumed)
     engine.certified()
     check_outcome(engine, outcome)
     if centred or dtype == np.float32:
-        outcome = replace(outcome, state=moved_back(engine, outcome.state, origins))
+        outcome = replace(outcome, state=moved_back(engine.family, outcome.state, origins))
     plan = make_plan(model, engine.joint)
     return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
-
-
-def precision(method: CAVI) -> np.dtype[Any]:
-    """float64 on CPU and float32 on an accelerator, unless the method says otherwise."""
-    if method.precision is not None:
-        return np.dtype(method.precision)
-    return np.dtype("float64" if jax.default_backend() == "cpu" else "float32")
-
-
-def assignments(engine: Engine, model: Model) -> int | None:
-    """The block of mixture assignments: one discrete variable per row, with components to index."""
-    plate = model.data_plate
-    discrete = [b for b in engine.joint.blocks if b.kind == "categorical" and not b.sequential]
-    if len(discrete) != 1 or plate is None:
-        return None
-    (block,) = discrete
-    rows = int(np.prod(block.batch_shape))
-    if rows != plate.size or block.sites[0] not in model.local:
-        return None
-    meets = [s for s in engine.joint.summands if block.number in s.blocks and len(s.blocks) > 1]
-    return block.number if meets else None
-
-
-def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
-    """A mixture needs a row for every component."""
-    if seeded is None:
-        return
-    rows = int(np.prod(engine.joint.blocks[seeded].batch_shape))
-    components = engine.joint.blocks[seeded].static["dim"]
-    if components > rows:
-        static = {
-            name: value
-            for name, value in zip(model.arguments.names, model.arguments.leaves, strict=True)
-            if name is None and value == components
-        }
-        name = "K" if static else f"Site '{engine.joint.blocks[seeded].sites[0]}'"
-        raise TooManyComponentsError(name, components, rows)
-
-
-def _given(model: Model, method: CAVI) -> dict[str, Any]:
-    """The values to start from, checked against the model's sites."""
-    if not isinstance(method.init, Mapping):
-        return {}
-    given = {}
-    for name, value in method.init.items():
-        if name not in model.latent:
-            raise ArgumentError(
-                f"CAVI got init for '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
-        array = np.asarray(value, dtype=float)
-        expected = model.latent[name].shape
-        try:
-            array = np.broadcast_to(array, expected)
-        except ValueError:
-            raise ArgumentError(
-                f"CAVI got init['{name}'] of shape {np.shape(value)}.\n"
-                f"Expected the shape of the site, {expected}."
-            ) from None
-        if not np.isfinite(array).all():
-            raise ArgumentError(f"CAVI got init['{name}'] with NaN or infinite entries.\n"
-                                "Expected finite values of the site.")  # fmt: skip
-        values = model.latent[name].support_values
-        if values is not None:
-            array = np.argmin(abs(array[..., None] - np.asarray(values)), axis=-1)
-        given[name] = array
-    return given
 
 
 def starts(
@@ -202,7 +181,7 @@ def starts(
 
         engine.compiled[key] = engine.compile(every, arrays, chance, dict(given))
         # The loop compiles at the same time, from the shapes of the states alone.
-        shapes = jax.eval_shape(every, arrays, chance, dict(given))
+        shapes = engine.shapes(every, arrays, chance, dict(given))
         advance(engine, arrays, shapes, method.restarts)
     states: State = engine.compiled[key](arrays, chance, dict(given))
     return states

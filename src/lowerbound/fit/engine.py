@@ -22,8 +22,9 @@ import numpy as np
 from lowerbound.bound import elbo_by_site
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.spread import Spread
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.compilation import quickly
+from lowerbound.joint.compilation import quick_options, quickly
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
@@ -48,6 +49,7 @@ class Engine:
     sweep: Sweep
     dtype: np.dtype[Any]
     check: Future[None]
+    spread: Spread | None = None  # the devices that hold the rows; None for one device
     compiled: dict[object, Any] = field(default_factory=dict)
 
     def certified(self) -> None:
@@ -61,7 +63,8 @@ class Engine:
 
     def prepare(self, data: Mapping[str, Any]) -> Arrays:
         """Contract the data once; floating arrays in the precision of the fit."""
-        if self.dtype == np.float64:  # called by itself, it hands arrays through uncopied
+        if self.spread is None and self.dtype == np.float64:
+            # Called by itself, it hands arrays through uncopied.
             return self.joint.compress(dict(data))
 
         def contract(arrays: Mapping[str, Any]) -> Arrays:
@@ -69,23 +72,45 @@ class Engine:
             return tuple(self.cast(a) for a in self.joint.compress(doubles))
 
         key = "prepare"
+        placed = {n: np.asarray(a, self.dtype) if _floats(a) else a for n, a in data.items()}
+        if self.spread is not None:
+            placed = self.spread.put(placed)
         if key not in self.compiled:
-            self.compiled[key] = jax.jit(contract)
-        single = {n: np.asarray(a, np.float32) if _floats(a) else a for n, a in data.items()}
-        prepared: Arrays = self.compiled[key](single)
+            spread = self.spread is not None
+            self.compiled[key] = self.compile(contract, placed) if spread else jax.jit(contract)
+        prepared: Arrays = self.compiled[key](placed)
         return prepared
 
-    def compile(self, function: Any, arrays: Arrays, *rest: Any) -> Any:
-        """Compile `function(arrays, *rest)` in the background, for use as soon as it is ready.
+    def compile(self, function: Any, *shapes: Any, within: type = object) -> Any:
+        """Compile `function` of such arguments in the background, for use as soon as it is ready.
 
-        The effort is in proportion to the work: functions of small data compile quickly.
+        The effort is in proportion to the work: functions of small data compile quickly. On many
+        devices, the arrays in nodes of the type `within` are spread.
         """
-        small = sum(np.size(a) for a in jax.tree.leaves((arrays, rest))) <= QUICK_BELOW
-        jitted = quickly(function) if small else jax.jit(function)
+        small = sum(np.size(a) for a in jax.tree.leaves(shapes)) <= QUICK_BELOW
+        spread = self.spread
+        if spread is None:
+            jitted = quickly(function) if small else jax.jit(function)
+        else:
+            options = quick_options() if small else None
+            jitted, shapes = spread.jit(function, shapes, within, options)
         with jax.default_matmul_precision("highest"):  # accelerators round products by default
-            lowered = jitted.lower(arrays, *rest)
+            lowered = jitted.lower(*shapes)
         future = in_background(lowered.compile)
-        return lambda *args: future.result()(*args)
+        if spread is None:
+            return lambda *args: future.result()(*args)
+        return lambda *args: future.result()(*spread.put(args, within))
+
+    def shapes(self, function: Any, *args: Any) -> Any:
+        """The shapes of what `function`, compiled by the engine, returns."""
+        if self.spread is None:
+            return jax.eval_shape(function, *args)
+        return self.spread.shapes(function, args, object)
+
+    @property
+    def several_processes(self) -> bool:
+        """Whether other processes hold some of the rows."""
+        return self.spread is not None and self.spread.placement.processes > 1
 
     def cast(self, array: jax.Array) -> jax.Array:
         """A floating array in the precision of the fit; others as they are."""
@@ -118,15 +143,17 @@ def engine_for(
     weighted: Mapping[str, int] | None = None,
     apart: bool = False,
     origins: Mapping[str, np.ndarray] | None = None,
+    spread: Spread | None = None,
 ) -> Engine:
     """The engine of a model, from the cache when an equal program was derived before.
 
-    `origins` are the points from which Gaussian sites are measured (joint.derive). Raises
-    NotConjugateError when some term fits no factor.
+    `origins` are the points from which Gaussian sites are measured (joint.derive); `spread` the
+    devices that hold the rows. Raises NotConjugateError when some term fits no factor.
     """
     shapes = {name: np.shape(origin) for name, origin in (origins or {}).items()}
     program = trace_program(model)
     key = _fingerprint(program, dtype, partition, weighted, apart, model, shapes)
+    key += "" if spread is None else repr(spread.key)
     if key in _engines:
         _engines.move_to_end(key)
         return _engines[key]
@@ -143,7 +170,7 @@ def engine_for(
             check = _certificate(small, other, weighted, {})
     check = check or _certificate(model, joint, weighted, origins or {})
     sweep = Sweep(family, joint.summands, sweep_order(joint))
-    engine = Engine(joint, family, sweep, dtype, in_background(check))
+    engine = Engine(joint, family, sweep, dtype, in_background(check), spread)
     _engines[key] = engine
     while len(_engines) > _CACHE_SIZE:
         _engines.popitem(last=False)
@@ -180,7 +207,7 @@ def fewer_rows(model: Model) -> Model | None:
     aligned = {n: a[rows] for n, a in arguments.data.items() if a.shape[0] == plate.size}
     args, kwargs = arguments.call({**arguments.data, **aligned})
     try:
-        small = trace_model(model.function, args, kwargs)
+        small = trace_model(model.function, args, kwargs, model.plate)
     except Exception:  # the program may count its rows in another way: certify it whole
         return None
     return small if small.data_plate == replace(plate, size=len(rows)) else None

@@ -47,7 +47,7 @@ def one_row(rows: Rows) -> OneRow | None:
     aligned = tuple(n for n, a in data.items() if a.shape[0] == rows.count)
     first = {n: a[:1] if n in aligned else a for n, a in data.items()}
     try:
-        single = trace_model(model.function, *model.arguments.call(first))
+        single = trace_model(model.function, *model.arguments.call(first), model.plate)
         engine = engine_for(single, np.dtype(float), apart=True)
     except LowerboundError:
         return None
@@ -64,9 +64,11 @@ def one_row(rows: Rows) -> OneRow | None:
     return OneRow(engine, summands, assignment, aligned)
 
 
-def exact_densities(rows: Rows, family: MeanField, state: State) -> np.ndarray | None:
+def exact_densities(
+    rows: Rows, family: MeanField, state: State, single: OneRow | None = None
+) -> np.ndarray | None:
     """Log p(row | x) of every row under q, or None where it has no closed form."""
-    one = one_row(rows)
+    one = single or one_row(rows)
     if one is None:
         return None
     mine = {(b.sites, b.kind): b.number for b in family.blocks}

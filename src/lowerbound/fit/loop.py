@@ -6,10 +6,10 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,21 +18,22 @@ from jax import Array
 
 from lowerbound.bound import elbo
 from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, DecreasingBoundWarning
+from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.engine import Arrays, Engine
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.progress import (
+    CHUNK,
+    CONVERGED,
+    FELL,
+    NOT_FINITE,
+    RUNNING,
+    Carry,
+    Progress,
+    first_carry,
+    host,
+    next_check,
+)
 from lowerbound.update import State
-
-Numbers = Array | np.ndarray
-CHUNK = 64
-RUNNING, CONVERGED, FELL, NOT_FINITE = range(4)
-
-
-class Carry(NamedTuple):
-    """Everything that a chunk of sweeps carries; leading axis = restarts."""
-
-    state: State
-    elbo: Numbers
-    status: Numbers
-    sweeps: Numbers
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,10 @@ def advance(
         return carry, history, jnp.stack(proper, axis=1)
 
     compiled: Callable[..., tuple[Carry, Array, Array]] = engine.compile(
-        run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(())
+        run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(()), within=State
     )
     engine.compiled[key] = compiled
     return compiled
-
-
-def first_carry(states: State, restarts: int) -> Carry:
-    """What the first chunk starts from; `states` may be shapes only."""
-    zeros = np.zeros((restarts,), int)
-    return Carry(states, np.full((restarts,), -np.inf), zeros, zeros)
 
 
 def _choose(going: Array, new: Array, kept: Array) -> Array:
@@ -131,79 +126,101 @@ def run(
     engine: Engine,
     arrays: Arrays,
     states: State,
-    restarts: int,
-    tolerance: float,
-    max_sweeps: int,
-    progress: bool | None,
+    method: CAVI,
+    show: bool | None,
     score: Callable[[State], float] | None = None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Sweep until every restart has a reason to stop.
+    """Sweep until every restart has a reason to stop, from `states` or as it was `resumed`.
 
     `score` is the held-out log predictive of a state; when given, it decides convergence instead
-    of the ELBO.
+    of the ELBO. Where chunks end changes no number: the score is looked at after fixed sweeps.
     """
+    progress = Progress.first(states, method.restarts)
+    if resumed is not None:
+        progress = Progress.restored(resumed, like=progress)
+    clock = time.perf_counter() - (progress.seconds[-1] if progress.done else 0.0)
+    pace = 8
+    with _Bar(show, method.max_sweeps) as bar:
+        bar.update(progress)
+        while not progress.over(method.max_sweeps):
+            due = progress.check if score else method.max_sweeps
+            stop = keep.next(progress.done) if keep else method.max_sweeps
+            end = min(progress.done + pace, due, stop, method.max_sweeps)
+            began = time.perf_counter()
+            progress = _chunk(engine, arrays, progress, method, end, score, clock)
+            bar.update(progress)
+            if keep and (progress.done == stop or progress.over(method.max_sweeps)):
+                keep.write(progress.done, progress.document())
+            # So that the bar moves. Processes, whose clocks differ, must run the same chunks.
+            if engine.several_processes or time.perf_counter() - began < 0.25:
+                pace = min(2 * pace, CHUNK)
+    return _outcome(progress, method.tolerance, method.max_sweeps)
+
+
+def _chunk(
+    engine: Engine,
+    arrays: Arrays,
+    old: Progress,
+    method: CAVI,
+    end: int,
+    score: Callable[[State], float] | None,
+    clock: float,
+) -> Progress:
+    """Sweep up to the sweep `end`, and look at the score when it is due."""
+    step = advance(engine, arrays, old.carry.state, method.restarts)
+    tolerance = 0.0 if score else method.tolerance
     began = time.perf_counter()
-    step = advance(engine, arrays, states, restarts)
-    carry = first_carry(states, restarts)
-    histories: list[np.ndarray] = []
-    seconds: list[float] = []
-    scores: list[float] = []
-    done, chunk = 0, 1 if score else 8
-    with _Bar(progress, max_sweeps) as bar:
-        while done < max_sweeps:
-            limit = min(chunk, max_sweeps - done, CHUNK)
-            before, start = carry, time.perf_counter()
-            carry, bounds, proper = step(
-                arrays, carry, np.asarray(limit), np.asarray(0.0 if score else tolerance)
-            )
-            history = np.asarray(bounds)
-            count = int((~np.isnan(history)).any(axis=1).sum())
-            now = time.perf_counter()
-            histories.append(history[:count])
-            seconds += list(np.linspace(start, now, count + 1)[1:] - began)
-            done += count
+    carry, bounds, proper = step(
+        arrays, old.carry, np.asarray(end - old.done), np.asarray(tolerance, float)
+    )
+    history = np.asarray(bounds)
+    history = history[: int((~np.isnan(history)).any(axis=1).sum())]
+    seconds = np.linspace(began, time.perf_counter(), len(history) + 1)[1:] - clock
+    if (np.asarray(carry.status) == FELL).any():
+        _report_fall(engine, arrays, old.carry, history, old.done)
+    new = Progress(
+        carry,
+        proper,
+        np.concatenate([old.history, history]),
+        np.concatenate([old.seconds, seconds]),
+        old.scores,
+        old.check,
+    )
+    due = new.done == min(new.check, method.max_sweeps)
+    running = (np.asarray(carry.status) == RUNNING).any()
+    return _scored(new, method.tolerance, score) if score and due and running else new
+
+
+def _scored(old: Progress, tolerance: float, score: Callable[[State], float]) -> Progress:
+    """With the score of the best restart, which stops all when it has settled."""
+    carry = old.carry
+    leader = int(np.argmax(np.asarray(carry.elbo)))
+    scores = np.append(old.scores, score(_take(carry.state, leader)))
+    if len(scores) > 1 and tolerance > 0:
+        moved = abs(scores[-1] - scores[-2])
+        if moved <= tolerance * max(abs(scores[-1]), 1e-12):
             status = np.asarray(carry.status)
-            if (status == FELL).any():
-                _report_fall(engine, arrays, before, history, done - count)
-            bar.update(count, float(np.max(np.asarray(carry.elbo))))
-            if score is not None and not (status != RUNNING).all():
-                leader = int(np.argmax(np.asarray(carry.elbo)))
-                scores.append(score(_take(carry.state, leader)))
-                if len(scores) > 1 and tolerance > 0:
-                    moved = abs(scores[-1] - scores[-2])
-                    if moved <= tolerance * max(abs(scores[-1]), 1e-12):
-                        status = np.where(status == RUNNING, CONVERGED, status)
-                        carry = carry._replace(status=jnp.asarray(status))
-            if (status != RUNNING).all():
-                break
-            if now - start < 0.25:
-                chunk = min(2 * chunk, CHUNK)
-    return _outcome(carry, np.asarray(proper), histories, seconds, scores, tolerance, max_sweeps)
+            carry = carry._replace(status=np.where(status == RUNNING, CONVERGED, status))
+    return replace(old, carry=carry, scores=scores, check=next_check(old.done))
 
 
 def _take(tree: Any, number: int) -> Any:
-    return jax.tree.map(lambda a: np.asarray(a)[number], tree)
+    return jax.tree.map(lambda a: a[number], host(tree))
 
 
-def _outcome(
-    carry: Carry,
-    proper: np.ndarray,
-    histories: list[np.ndarray],
-    seconds: list[float],
-    scores: list[float],
-    tolerance: float,
-    max_sweeps: int,
-) -> Outcome:
+def _outcome(progress: Progress, tolerance: float, max_sweeps: int) -> Outcome:
+    carry, history, scores = progress.carry, progress.history, progress.scores
     elbos, status = np.asarray(carry.elbo), np.asarray(carry.status)
     best = int(np.argmax(np.where(np.isfinite(elbos), elbos, -np.inf)))
-    history = np.concatenate(histories)
     sweeps = np.asarray(carry.sweeps)
-    what = "held-out log predictive" if scores else "ELBO"
+    what = "held-out log predictive" if len(scores) else "ELBO"
     reasons = []
     for number, code in enumerate(status):
         own = history[: sweeps[number], number]
         if code == CONVERGED:
-            if scores:
+            if len(scores):
                 change = abs(scores[-1] - scores[-2]) / max(abs(scores[-1]), 1e-12)
             else:
                 change = (own[-1] - own[-2]) / max(abs(own[-1]), 1.0) if len(own) > 1 else 0.0
@@ -227,14 +244,14 @@ def _outcome(
         state=_take(carry.state, best),
         elbo=float(elbos[best]),
         history=history,
-        seconds=np.asarray(seconds),
-        monitor=np.asarray(scores),
+        seconds=progress.seconds,
+        monitor=scores,
         best=best,
         elbos=elbos,
         sweeps=sweeps,
         reasons=tuple(reasons),
         converged=converged,
-        proper=proper[best],
+        proper=np.asarray(progress.proper)[best],
     )
 
 
@@ -247,6 +264,7 @@ def _report_fall(
 ) -> None:
     """Say which block lowered the ELBO: an error in strict mode (tests), else a warning."""
     slack = rounding(engine.dtype)
+    arrays, before = host((arrays, before))
     for restart in range(history.shape[1]):
         values = np.concatenate([[float(before.elbo[restart])], history[:, restart]])
         values = values[~np.isnan(values)]
@@ -297,10 +315,10 @@ class _Bar:
             self.bar = tqdm(total=self.total, desc="CAVI", unit="sweep", leave=False)
         return self
 
-    def update(self, count: int, bound: float) -> None:
-        if self.bar is not None:
-            self.bar.set_postfix_str(f"ELBO {bound:.6g}")
-            self.bar.update(count)
+    def update(self, progress: Progress) -> None:
+        if self.bar is not None and progress.done > self.bar.n:
+            self.bar.set_postfix_str(f"ELBO {progress.elbo:.6g}")
+            self.bar.update(progress.done - self.bar.n)
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:

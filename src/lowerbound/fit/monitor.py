@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.fit.engine import Engine
-from lowerbound.fit.exact import exact_densities
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.exact import exact_densities, one_row
 from lowerbound.fit.predict import log_densities, log_mean_exp, new_call, rows_of
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
@@ -17,29 +17,31 @@ from lowerbound.update import State
 DRAWS = 20
 
 
-def held_out_score(
-    model: Model, monitor: Any, engine: Engine, seed: int, moved: Callable[[State], State]
-) -> Callable[[State], float]:
-    """The average log predictive of held-out arguments, as a function of the state.
-
-    In closed form where there is one, else from a few draws. `moved` gives the state in the sites'
-    own coordinates.
-    """
+def given_rows(model: Model, monitor: Any) -> Model:
+    """The model on held-out arguments: a dict of them by name, a tuple, or one."""
     if isinstance(monitor, Mapping):
         args, kwargs = (), dict(monitor)
     else:
         args, kwargs = (monitor if isinstance(monitor, tuple) else (monitor,)), {}
     old = model.arguments.call(model.arguments.data)
-    held_out = trace_model(model.function, *new_call(model, *old, args, kwargs))
+    return trace_model(model.function, *new_call(model, *old, args, kwargs), model.plate)
+
+
+def scorer(held_out: Model, family: MeanField, seed: int) -> Callable[[State], float]:
+    """The average log predictive of held-out rows, as a function of a state of `family`.
+
+    In closed form where there is one, else from a few draws. The state is in the sites' own
+    coordinates.
+    """
     rows = rows_of(held_out, np.dtype(float))
-    names = [n for n in model.latent if n not in model.local]
+    single = one_row(rows)
+    names = [n for n in held_out.latent if n not in held_out.local]
 
     def score(state: State) -> float:
-        own = moved(state)
-        exact = exact_densities(rows, engine.family, own)
+        exact = None if single is None else exact_densities(rows, family, state, single)
         if exact is not None:
             return float(exact.mean())
-        values = engine.family.sample(own.naturals, jax.random.key(seed), (DRAWS,))
+        values = family.sample(state.naturals, jax.random.key(seed), (DRAWS,))
         chosen = {n: values[n] for n in names}
         return float(log_mean_exp(log_densities(rows, chosen)).mean())
 

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Arrays, Engine, engine_for
+from lowerbound.fit.spread import Spread, fetch
 from lowerbound.fit.start import centre, from_prior
 from lowerbound.joint import Block, inputs_of
 from lowerbound.joint.multiaffine import origin_name
@@ -40,13 +42,17 @@ def far_from_zero(data: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
     return False
 
 
-def find_origins(model: Model, partition: Sequence[Sequence[str]] | None) -> dict[str, np.ndarray]:
+def find_origins(
+    model: Model,
+    partition: Sequence[Sequence[str]] | None,
+    spread: Spread | None = None,
+) -> dict[str, np.ndarray]:
     """A first estimate of every location that enters alone, in double precision.
 
     Along the axis of mixture components it is their average, so that no term of all rows and all
     components arises.
     """
-    engine = engine_for(model, np.dtype("float64"), partition)
+    engine = engine_for(model, np.dtype("float64"), partition, spread=spread)
     blocks = [b for b in engine.joint.blocks if b.kind in _LOCATED and _alone(engine, b)]
     if not blocks:
         return {}
@@ -66,12 +72,12 @@ def find_origins(model: Model, partition: Sequence[Sequence[str]] | None) -> dic
             return found
 
         engine.compiled[key] = engine.compile(first, arrays)
-    located: dict[str, jax.Array] = engine.compiled[key](arrays)
+    located: dict[str, np.ndarray] = fetch(engine.compiled[key](arrays))
     origins = {}
     for block in blocks:
         for name in block.layouts:
             axes = tuple(_component_axes(engine, block, name))
-            origin = np.asarray(located[name]).mean(axis=axes, keepdims=True)
+            origin = located[name].mean(axis=axes, keepdims=True)
             if np.isfinite(origin).all():
                 origins[name] = origin
     return origins
@@ -106,11 +112,11 @@ def with_origins(data: Mapping[str, Any], origins: Mapping[str, np.ndarray]) -> 
     return {**data, **{origin_name(name): origin for name, origin in origins.items()}}
 
 
-def moved_back(engine: Engine, state: State, origins: Mapping[str, np.ndarray]) -> State:
+def moved_back(family: MeanField, state: State, origins: Mapping[str, np.ndarray]) -> State:
     """The state in the sites' own coordinates, in double precision."""
     double: State = jax.tree.map(lambda a: jnp.asarray(a, dtype=_double(a)), state)
     naturals, means = list(double.naturals), list(double.means)
-    for block, family in zip(engine.joint.blocks, engine.family.families, strict=True):
+    for block, factor in zip(family.blocks, family.families, strict=True):
         number = block.number
         if any(name in origins for name in block.layouts):
             places: dict[str, Any] = {
@@ -120,8 +126,8 @@ def moved_back(engine: Engine, state: State, origins: Mapping[str, np.ndarray]) 
             if block.scale:
                 places[block.scale] = np.ones(block.batch_shape)
             origin = block.pack(places)["x"]
-            naturals[number] = family.translated(naturals[number], origin)
-        means[number] = family.mean(naturals[number])
+            naturals[number] = factor.translated(naturals[number], origin)
+        means[number] = factor.mean(naturals[number])
     return State(tuple(naturals), tuple(means))
 
 

@@ -15,11 +15,16 @@ from lowerbound.family.meanfield import MeanField
 
 @dataclass(frozen=True)
 class History:
-    """One value per sweep of the kept restart; `held_out` one per check, when monitored."""
+    """One value per sweep of the kept restart; `held_out` one per check, when monitored.
+
+    A stochastic fit has one value of each per evaluation; its ELBO is noisy, the average of the
+    estimates since the last evaluation. `rows` counts the rows that have been worked through.
+    """
 
     elbo: np.ndarray
     seconds: np.ndarray
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,18 @@ class Restart:
 class Posterior(Mapping[str, Distribution]):
     """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
 
-    def __init__(self, family: MeanField, naturals: Any, sites: tuple[str, ...]) -> None:
+    def __init__(
+        self, family: MeanField, naturals: Any, sites: tuple[str, ...], absent: tuple[str, ...] = ()
+    ) -> None:
         self._family, self._naturals, self._sites = family, naturals, sites
+        self._absent = absent  # local sites of a fit that keeps the global ones alone
 
     def __getitem__(self, site: str) -> Distribution:
+        if site in self._absent:
+            raise KeyError(
+                f"{site!r} is local, and a stochastic fit keeps the global factors alone; "
+                f"fit.local(rows)[{site!r}] gives its factors for any rows"
+            )
         if site not in self._sites:
             raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
         with jax.enable_x64(True):

@@ -113,7 +113,13 @@ class Rows:
         order = tuple(n for n in self.engine.sweep.order if n in self.local)
         return Sweep(self.engine.family, self.engine.joint.summands, order)
 
-    def solve(self, arrays: tuple[Array, ...], means: Statistics) -> State:
+    def solve(
+        self,
+        arrays: tuple[Array, ...],
+        means: Statistics,
+        sweeps: int = LOCAL_SWEEPS,
+        tolerance: float = LOCAL_TOLERANCE,
+    ) -> State:
         """Optimal local factors with the means of the global ones held fixed."""
         start = from_prior(self.engine, arrays)
         mixed = tuple(
@@ -133,7 +139,7 @@ class Rows:
 
         def more(carry: tuple[Array, State, Array, Array]) -> Array:
             t, _, bound, change = carry
-            return (t < LOCAL_SWEEPS) & (change > LOCAL_TOLERANCE * jnp.maximum(abs(bound), 1.0))
+            return (t < sweeps) & (change > tolerance * jnp.maximum(abs(bound), 1.0))
 
         first = (jnp.zeros((), int), state, jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
         return jax.lax.while_loop(more, body, first)[1]
@@ -153,10 +159,11 @@ class Rows:
 
         value: Array = jax.grad(weighted)(data["weights"])
         for number in self.local:
-            value = value + self._row_entropy(number, state, arrays)
+            value = value + self.row_entropy(number, state, arrays)
         return value
 
-    def _row_entropy(self, number: int, state: State, arrays: tuple[Array, ...]) -> Array:
+    def row_entropy(self, number: int, state: State, arrays: tuple[Array, ...]) -> Array:
+        """The entropy of a local block's factors, by row."""
         block, family = self.engine.joint.blocks[number], self.engine.family.families[number]
         entropy = family.entropy(state.naturals[number], state.means[number])
         if block.presence is not None:

@@ -66,13 +66,18 @@ class Fit:
     sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
     blocks: Any = None
     saved: Saved | None = None  # what the file of a loaded fit holds of its call
+    elbo_error: float = 0.0  # standard error of `elbo`; 0 when it is exact
+    whole: bool = True  # False: `args` are some of the rows, and the factors the global ones alone
+    terms: dict[str, float] | None = None  # the ELBO by site, where a run has found it
+    plate: str | None = None  # the plate of the rows, where it was chosen
 
     # -- the posterior ----------------------------------------------------------------------------
 
     @property
     def posterior(self) -> Posterior:
         """Q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
-        return Posterior(self.family, self.state.naturals, tuple(self.sites))
+        local = [row.site for row in self.plan.rows if row.site not in self.sites]
+        return Posterior(self.family, self.state.naturals, tuple(self.sites), tuple(local))
 
     def mean(self, site: str) -> np.ndarray:
         """The mean of a site under q (exact for latent sites, else from draws)."""
@@ -139,7 +144,10 @@ class Fit:
         with jax.enable_x64(True):
             key = jax.random.key(seed)
             values = self._latent_draws(draws, key)
-            extra = self._derived(values, jax.random.fold_in(key, 1)) if self._has_data else {}
+            known = self._has_data and self.whole
+            extra = self._derived(values, jax.random.fold_in(key, 1)) if known else {}
+            if self._has_data and not self.whole:
+                extra = self._derived_from_global(values)
             return {name: np.asarray(array) for name, array in {**values, **extra}.items()}
 
     def _latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
@@ -157,7 +165,7 @@ class Fit:
 
     def _model(self) -> Model:
         assert self.args is not None, "a fit without its data has no model"
-        return trace_model(self.function, self.args, self.kwargs)
+        return trace_model(self.function, self.args, self.kwargs, self.plate)
 
     def _derived(self, values: Mapping[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
         model = self._model()
@@ -173,6 +181,24 @@ class Fit:
             extra[name] = jnp.where(where, drawn, observed.value)
         return extra
 
+    def _derived_from_global(self, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Deterministic sites outside the rows that the global sites decide."""
+        model = self._model()
+        plate = model.data_plate
+        names = [n for n, s in model.deterministic.items() if plate not in s.plates]
+        if not names:
+            return {}
+        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+        locals_ = [model.draw(jax.random.key(i)) for i in range(2)]
+        found = [
+            jax.jit(jax.vmap(lambda v, own=own: model.deterministic_values({**own, **v}, data)))(
+                dict(values)
+            )
+            for own in ({n: a for n, a in one.items() if n in model.local} for one in locals_)
+        ]
+        # What changes with the local variables belongs to the rows, which are not all here.
+        return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
+
     # -- the bound --------------------------------------------------------------------------------
 
     @property
@@ -180,6 +206,8 @@ class Fit:
         """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor."""
         if self.saved is not None:
             return dict(self.saved.elbo_terms)
+        if self.terms is not None:
+            return dict(self.terms)
         with jax.enable_x64(True):
             model = self._model()
             engine = engine_for(model, np.dtype(float), self.blocks)
@@ -199,9 +227,15 @@ class Fit:
         and belong to the old rows become None, as when predicting y for new x.
         """
         with jax.enable_x64(True):
+            if not (args or kwargs or self.whole):
+                raise ArgumentError(
+                    "The fit holds global factors alone, not those of the rows it was made from, "
+                    "so it cannot replicate these.\nExpected rows to predict: "
+                    "fit.predictive(x_new)."
+                )
             key = jax.random.key(seed)
             values = self._latent_draws(draws, key)
-            call = self._call(args, kwargs)
+            call = self.call_with(args, kwargs)
             if args or kwargs:
                 local = [n for n, site in self.sites.items() if site["scope"] == "local"]
                 values = {n: v for n, v in values.items() if n not in local}
@@ -257,13 +291,13 @@ class Fit:
     def _rows(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
     ) -> tuple[Rows, dict[str, jax.Array]]:
-        model = trace_model(self.function, *self._call(args, kwargs))
+        model = trace_model(self.function, *self.call_with(args, kwargs), self.plate)
         rows = rows_of(model, np.dtype(float))
         values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
         shared = {n: values[n] for n in model.latent if n not in model.local}
         return rows, shared
 
-    def _call(
+    def call_with(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the fit, with the new ones put in."""
@@ -305,8 +339,9 @@ class Fit:
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
         head = (
-            f"Fit of {self.plan.model} by {self.method}: ELBO {self.elbo:.6g} nats, {state} after "
-            f"{len(self.history.elbo)} sweeps"
+            f"Fit of {self.plan.model} by {self.method}: ELBO {self.elbo:.6g} nats"
+            f"{f' (+- {self.elbo_error:.2g})' if self.elbo_error else ''}, {state} after "
+            f"{self._length()}"
         )
         lines = [head, f"  {self.stop_reason}"]
         if len(self.restarts) > 1:
@@ -314,8 +349,15 @@ class Fit:
             lines.append(
                 f"  best of {len(elbos)} restarts; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}"
             )
-        lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in self.plan.rows]
+        kept = [r for r in self.plan.rows if r.site in self.sites]
+        lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
         return "\n".join(lines)
+
+    def _length(self) -> str:
+        if self.whole:
+            return f"{len(self.history.elbo)} sweeps"
+        rows = int(self.history.rows[-1]) if len(self.history.rows) else 0
+        return f"{self.restarts[0].sweeps} steps ({rows:,} rows)"
 
 
 def make_fit(
@@ -331,19 +373,15 @@ def make_fit(
     """The record of a finished run."""
     best = outcome.best
     own = outcome.history[: outcome.sweeps[best], best]
-    sites = {
-        name: {
-            "shape": site.shape,
-            "scope": "local" if name in model.local else "global",
-            "support_values": None
-            if site.support_values is None
-            else np.asarray(site.support_values),
-        }
-        for name, site in model.latent.items()
-    }
+    rows = model.data_plate.size if model.data_plate is not None else 0
     return Fit(
         elbo=outcome.elbo,
-        history=History(own, outcome.seconds[: len(own)], outcome.monitor),
+        history=History(
+            own,
+            outcome.seconds[: len(own)],
+            outcome.monitor,
+            rows * np.arange(1, len(own) + 1),
+        ),
         restarts=tuple(
             Restart(float(e), int(s), r)
             for e, s, r in zip(outcome.elbos, outcome.sweeps, outcome.reasons, strict=True)
@@ -353,18 +391,37 @@ def make_fit(
         plan=plan,
         method=repr(method),
         seed=seed,
-        versions={
-            "lowerbound": __version__,
-            "jax": jax.__version__,
-            "numpyro": numpyro.__version__,
-            "numpy": np.__version__,
-        },
+        versions=versions(),
         precision=str(engine.dtype),
         state=outcome.state,
         family=engine.family,
         function=model.function,
         args=args,
         kwargs=dict(kwargs),
-        sites=sites,
+        sites=site_records(model),
         blocks=method.blocks,
     )
+
+
+def site_records(model: Model) -> dict[str, dict[str, Any]]:
+    """What a fit keeps of each latent site."""
+    return {
+        name: {
+            "shape": site.shape,
+            "scope": "local" if name in model.local else "global",
+            "support_values": None
+            if site.support_values is None
+            else np.asarray(site.support_values),
+        }
+        for name, site in model.latent.items()
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of what made a fit."""
+    return {
+        "lowerbound": __version__,
+        "jax": jax.__version__,
+        "numpyro": numpyro.__version__,
+        "numpy": np.__version__,
+    }

@@ -11,12 +11,9 @@ import jax
 import numpy as np
 import numpyro
 
-from lowerbound.errors import ArgumentError, LowerboundError
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.archive import StorageError
 from lowerbound.model.arguments import split_arguments
-
-
-class StorageError(LowerboundError):
-    """A file cannot be written, or is no fit, or is damaged, or belongs to another model."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,29 @@ def needs_data(what: str, rows: tuple[str, ...] = ()) -> ArgumentError:
         "Pass new data here, or the old data to lb.load(path, model, ...), as they were passed to "
         "lb.fit."
     )
+
+
+def model_record(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a file says of the model: its name and those of its arguments."""
+    try:
+        arguments = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        arguments = []
+    return {"name": str(getattr(function, "__name__", type(function).__name__)),
+            "arguments": arguments}  # fmt: skip
+
+
+def check_model(file: str, record: Mapping[str, Any], model: Callable[..., Any]) -> None:
+    """The model must be the one that the record describes; `file` says what holds it."""
+    expected, found = (
+        f"{one['name']}({', '.join(one['arguments'])})" for one in (record, model_record(model))
+    )
+    if expected != found:
+        raise StorageError(
+            f"{file} of {expected}; found the model {found}.\n"
+            "Pass the model that was fitted. If it was only renamed, set "
+            f"model.__name__ = {record['name']!r}."
+        )
 
 
 def check_sites(

@@ -130,17 +130,18 @@ def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def inputs_of(model: Model) -> dict[str, Any]:
     """The arrays a program depends on: data arguments, and masks of missing entries."""
-    masks = {_mask_name(site): mask for site, mask in model.missing.items()}
+    masks = {mask_name(site): mask for site, mask in model.missing.items()}
     return {**model.arguments.data, **masks}
 
 
 def split_inputs(model: Model, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Data arguments and masks by site, as `Model.run` and `Model.log_density` take them."""
     data = {name: inputs[name] for name in model.arguments.data}
-    return data, {site: inputs[_mask_name(site)] for site in model.missing}
+    return data, {site: inputs[mask_name(site)] for site in model.missing}
 
 
-def _mask_name(site: str) -> str:
+def mask_name(site: str) -> str:
+    """The name of the input that says which entries of an observed site are missing."""
     return f"missing entries of {site}"
 
 

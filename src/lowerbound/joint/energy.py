@@ -59,6 +59,11 @@ class Summand:
         """The numbers of the blocks that the summand depends on."""
         return frozenset(read.block for read in self.reads)
 
+    def renumbered(self, numbers: Mapping[int, int]) -> Summand:
+        """The summand with its blocks numbered otherwise."""
+        reads = tuple(replace(read, block=numbers[read.block]) for read in self.reads)
+        return replace(self, reads=reads)
+
 
 class Store:
     """Collects the constant arrays that a derivation leaves, each once."""
@@ -253,16 +258,20 @@ def evaluate(
         if all(isinstance(i, Label) for i in read.index):
             place(array, read.index)  # type: ignore[arg-type]
             continue
-        index = tuple(
-            Gather(arrays[i.array.number], i.labels)
-            if isinstance(i, Gather) and isinstance(i.array, Slot)
-            else i
-            for i in read.index
-        )
-        place(*take(array, index))
+        place(*take(array, filled(read, arrays)))
     if not flat:
         return jnp.asarray(summand.coefficient)
     return summand.coefficient * jnp.einsum(*flat, [], precision="highest")
+
+
+def filled(read: Read, arrays: Sequence[JaxArray]) -> tuple[Index, ...]:
+    """The index of a read, with slots replaced by the arrays they name."""
+    return tuple(
+        Gather(arrays[i.array.number], i.labels)
+        if isinstance(i, Gather) and isinstance(i.array, Slot)
+        else i
+        for i in read.index
+    )
 
 
 class Turned:

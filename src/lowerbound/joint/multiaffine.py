@@ -54,6 +54,7 @@ class Joint:
     program: Program
     structure: Structure
     compress: Callable[[Mapping[str, Any]], tuple[jax.Array, ...]]
+    slots: int  # how many arrays `compress` returns
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -100,8 +101,8 @@ def multi_affine(
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
     compress = jax.jit(contract)
-    jax.eval_shape(compress, shapes)
-    return Joint(model, traced, found["structure"], compress)
+    slots = len(jax.eval_shape(compress, shapes))
+    return Joint(model, traced, found["structure"], compress, slots)
 
 
 def origin_name(site: str) -> str:

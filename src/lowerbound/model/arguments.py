@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 
 from lowerbound.errors import ArgumentError, DataTypeError
+from lowerbound.model.leaves import Column, is_data, is_leaf, whole_array
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,14 @@ def split_arguments(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Arguments:
     """Find the data among the arguments of `function(*args, **kwargs)`."""
-    roots, none = _argument_names(function, args, kwargs)
-    flat, structure = tree_flatten_with_path((args, dict(kwargs)), is_leaf=_is_leaf)
+    flat, structure, none = named_leaves(function, args, kwargs)
     data: dict[str, np.ndarray] = {}
     missing: dict[str, np.ndarray] = {}
     leaves: list[Any] = []
     names: list[str | None] = []
-    for path, leaf in flat:
-        name = _name(path, roots)
-        if not _is_data(leaf):
-            # A NumPy scalar would pin its own, possibly single, precision.
-            leaves.append(leaf.item() if isinstance(leaf, np.generic) else leaf)
+    for name, leaf in flat:
+        if not is_data(leaf):
+            leaves.append(leaf)
             names.append(None)
             continue
         data[name], mask = _as_data(name, leaf)
@@ -76,6 +73,20 @@ def split_arguments(
         leaves.append(None)
         names.append(name)
     return Arguments(data, missing, none, tuple(leaves), tuple(names), structure)
+
+
+def named_leaves(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[tuple[str, Any]], PyTreeDef, tuple[str, ...]]:
+    """The leaves of a call under readable names, how they nest, and the arguments left None."""
+    roots, none = _argument_names(function, args, kwargs)
+    flat, structure = tree_flatten_with_path((args, dict(kwargs)), is_leaf=is_leaf)
+    # A NumPy scalar would pin its own, possibly single, precision.
+    leaves = [
+        (_name(path, roots), leaf.item() if isinstance(leaf, np.generic) else leaf)
+        for path, leaf in flat
+    ]
+    return leaves, structure, none
 
 
 def _argument_names(
@@ -112,26 +123,15 @@ def _name(path: tuple[Any, ...], roots: list[str]) -> str:
     return f"{root}{keystr(path[2:])}"
 
 
-def _is_pandas(leaf: Any) -> bool:
-    return type(leaf).__module__.split(".")[0] == "pandas" and hasattr(leaf, "to_numpy")
-
-
-def _is_leaf(node: Any) -> bool:
-    return node is None or isinstance(node, np.ndarray) or _is_pandas(node)
-
-
-def _is_data(leaf: Any) -> bool:
-    if _is_pandas(leaf):
-        return True
-    if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
-        return False
-    return not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """The array of a data leaf (floats in double precision) and the mask of missing entries."""
-    if _is_pandas(leaf):
-        leaf = _from_pandas(leaf)
+    if isinstance(leaf, Column):
+        raise ArgumentError(
+            f"Argument '{name}' is a stream of {leaf.reader.total} rows from {leaf.reader.label}; "
+            "this method needs all of its rows at once.\nExpected an array. Read the stream a "
+            "minibatch at a time, method=lb.SVI(batch_size=...), or pass its rows as an array."
+        )
+    leaf = whole_array(leaf)
     mask = None
     if isinstance(leaf, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(leaf)
@@ -153,12 +153,3 @@ def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
     elif array.dtype.kind not in "biu":
         raise DataTypeError(name, str(array.dtype), array.shape)
     return array, mask
-
-
-def _from_pandas(frame: Any) -> np.ndarray:
-    dtypes = [frame.dtype] if hasattr(frame, "dtype") else list(frame.dtypes)
-    array = np.asarray(frame.to_numpy())
-    if array.dtype == object and all(dtype.kind in "biuf" for dtype in dtypes):
-        # Nullable columns hold pandas.NA: NaN here, which validation then names.
-        array = np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-    return array

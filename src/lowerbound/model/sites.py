@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,12 +71,24 @@ class Site:
         return self.kind == "observed" and self.distribution == "Unit"
 
 
+def shared_plates(observed: Sequence[tuple[Plate, ...]]) -> list[Plate]:
+    """The plates that hold all observed sites, outermost first; `observed` are theirs."""
+    if not observed:
+        return []
+    return [
+        plate
+        for plate in observed[0]
+        if all(plate.name in {p.name for p in plates} for plates in observed)
+    ]
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """The joint density p(z, x) that a NumPyro program states for given data.
 
     `concrete` names the data arguments whose values the program inspects in Python: every run
-    uses the arrays of the trace for these, whatever `data` holds.
+    uses the arrays of the trace for these, whatever `data` holds. `plate` names the plate of the
+    rows where the user has chosen it.
     """
 
     function: Callable[..., Any]
@@ -84,6 +96,7 @@ class Model:
     sites: tuple[Site, ...]
     concrete: tuple[str, ...] = ()
     prior: Callable[[Array], dict[str, Array]] | None = field(default=None, repr=False)
+    plate: str | None = None
 
     @property
     def closed_over(self) -> bool:
@@ -112,17 +125,14 @@ class Model:
         It holds all observed sites. Of several such plates, one whose size is the leading
         dimension of a data argument is preferred, then the outermost.
         """
-        observed = [site for site in self.observed.values() if not site.is_factor]
-        if not observed:
-            return None
-        shared = [
-            plate
-            for plate in observed[0].plates
-            if all(plate.name in {p.name for p in site.plates} for site in observed)
-        ]
+        observed = [site.plates for site in self.observed.values() if not site.is_factor]
+        if self.plate is not None:
+            chosen = (p for plates in observed for p in plates if p.name == self.plate)
+            return next(chosen, None)
         leading = {array.shape[0] for array in self.arguments.data.values()}
         # `sorted` is stable, so the outermost comes first among equals.
-        return next(iter(sorted(shared, key=lambda plate: plate.size not in leading)), None)
+        shared = sorted(shared_plates(observed), key=lambda plate: plate.size not in leading)
+        return next(iter(shared), None)
 
     @property
     def local(self) -> tuple[str, ...]:

@@ -35,11 +35,13 @@ def trace_model(
     function: Callable[..., Any],
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
+    plate: str | None = None,
 ) -> Model:
     """Read the joint density p(z, x) that a NumPyro program states for the given arguments.
 
     The program runs once, abstractly. Bad input (NaN, impossible observations, shapes that do not
-    fit, ...) is named by argument and position before any work starts.
+    fit, ...) is named by argument and position before any work starts. `plate` names the plate of
+    the rows, where that is not for the model to decide.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def coin(y):
@@ -61,7 +63,21 @@ def trace_model(
         check_use(found, arguments)
         missing = missing_masks(function, arguments, found, key)
         sites = _sites(found, missing, arguments, key)
-        return Model(function, arguments, sites, concrete, _prior(found, arguments))
+        return Model(function, arguments, sites, concrete, _prior(found, arguments), plate)
+
+
+def outline(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The sites of a program from the shapes of its data, and the data whose values it inspects.
+
+    No value is read or checked, so the data may be stand-ins of any size.
+    """
+    arguments = split_arguments(function, args, kwargs)
+    with jax.enable_x64(True):
+        found, concrete = _record(function, arguments, jax.random.key(0))
+        check_sites(found, arguments)
+        return found.entries, concrete
 
 
 # ---------------------------------------------------------------------------------------------

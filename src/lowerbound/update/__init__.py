@@ -6,6 +6,7 @@ Contract: `step_towards(natural, target, step)` is the only way a natural parame
 """
 
 from lowerbound.update.rule import step_towards
+from lowerbound.update.schedule import Adaptive, RobbinsMonro, Schedule
 from lowerbound.update.sweep import State, Sweep
 
-__all__ = ["State", "Sweep", "step_towards"]
+__all__ = ["Adaptive", "RobbinsMonro", "Schedule", "State", "Sweep", "step_towards"]

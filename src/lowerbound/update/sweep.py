@@ -7,7 +7,7 @@ is <its gradient, the new mean>, so that no term is ever evaluated again for the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -49,21 +49,25 @@ class Sweep:
         return mine[-1] if mine else None
 
     def __call__(
-        self, arrays: Sequence[Array], state: State, step: float = 1.0
+        self,
+        arrays: Sequence[Array],
+        state: State,
+        step: float | Mapping[int, float | Array] = 1.0,
     ) -> tuple[State, Array]:
-        """One sweep: the new state, and its ELBO (exact when `step` is 1)."""
+        """One sweep: the new state, and its ELBO. `step` is one for all, or one per block."""
         bound = jnp.zeros((), dtype=float)
         fixed = [s for s in self.summands if not s.blocks & set(self.order)]
         bound += energy(fixed, arrays, state.means)
         for number in self.order:
-            state, score = self.update(arrays, state, number, step)
+            own = step[number] if isinstance(step, Mapping) else step
+            state, score = self.update(arrays, state, number, own)
             bound += score
         for number in self.order:
             bound += self.family.entropy(state.naturals, state.means, arrays, number)
         return state, bound
 
     def update(
-        self, arrays: Sequence[Array], state: State, number: int, step: float = 1.0
+        self, arrays: Sequence[Array], state: State, number: int, step: float | Array = 1.0
     ) -> tuple[State, Array]:
         """Update one block; also the energy of the summands whose last block it is."""
         mine = [s for s in self.summands if number in s.blocks]
@@ -86,7 +90,7 @@ class Sweep:
         state: State,
         number: int,
         summands: Sequence[Summand],
-        step: float,
+        step: float | Array,
     ) -> State:
         """Update the elements of a block one after the other: they meet in one term."""
         family = self.family.families[number]

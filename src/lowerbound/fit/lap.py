@@ -1,0 +1,131 @@
+"""One pass over all rows with the global factors held fixed: the exact ELBO of a streamed fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from lowerbound.bound import elbo_by_site
+from lowerbound.fit.minibatch import Minibatch
+from lowerbound.joint.expected import Expected
+from lowerbound.update import State
+
+
+def padded(
+    batch: Minibatch, rows: Mapping[str, Any], size: int, spare: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The inputs of a batch of `size` rows, those that are missing copied with weight zero."""
+    count = len(next(iter(rows.values())))
+    inputs = batch.inputs(rows if count else spare)
+    inputs = {n: _longer(a, size) for n, a in inputs.items()}
+    return {**inputs, "weights": (np.arange(size) < count).astype(float)}
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    if len(array) >= size:
+        return array[:size]
+    return np.concatenate([array, np.repeat(array[-1:], size - len(array), axis=0)])
+
+
+def local_sums(
+    batch: Minibatch, inputs: Mapping[str, Array], means: Any
+) -> tuple[Expected, tuple[Array, ...]]:
+    """Expected statistics of the rows that count, and the entropies of their local factors.
+
+    The factors of a row do not depend on its weight; its share in the sums does.
+    """
+    every = batch.compress({**inputs, "weights": jnp.ones_like(inputs["weights"])})
+    local = batch.local(every, means)
+    weighted = batch.compress(inputs)
+    sums = tuple(s.astype(float) for s in batch.reduction(weighted, local.means))
+    entropies = tuple(
+        jnp.sum(inputs["weights"] * batch.rows.row_entropy(n, local, every), dtype=float)
+        for n in batch.rows.local
+    )
+    return sums, entropies
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums over the rows of a weighted `batch`; `arrays` are those of the last one.
+
+    `error` is the standard error of their share in the ELBO: zero when all rows were read.
+    """
+
+    batch: Minibatch
+    sums: Expected
+    entropies: tuple[Array, ...]
+    arrays: tuple[Array, ...]
+    error: float = 0.0
+
+
+def lap_total(
+    batch: Minibatch,
+    laps: Iterator[Mapping[str, Any]],
+    size: int,
+    state: State,
+    sampled: int | None = None,
+) -> Total:
+    """Expected statistics and local entropies of all rows.
+
+    With `sampled`, the number of all rows, `laps` are batches drawn from them, and the sums are
+    estimates for all.
+    """
+    engine = batch.rows.engine
+    means = batch.shared.put(state).means
+    fixed = batch.fixed
+    total: Any = None
+    spare: Mapping[str, Any] = {}
+    inputs: dict[str, np.ndarray] = {}
+    values: list[float] = []
+    for rows in laps:
+        inputs = padded(batch, rows, size, spare)
+        spare = rows if len(next(iter(rows.values()))) else spare
+        key = ("lap", size, tuple(batch.prior))
+        if key not in engine.compiled:
+
+            def once(inputs: Any, fixed: Any, means: Any) -> Any:
+                sums, entropies = local_sums(batch, {**fixed, **inputs}, means)
+                return sums, entropies, batch.worth((sums, entropies), means)
+
+            engine.compiled[key] = engine.compile(once, inputs, fixed, means)
+        *found, value = engine.compiled[key](inputs, fixed, means)
+        total = found if total is None else jax.tree.map(jnp.add, total, found)
+        values.append(float(value))
+    whole: dict[str, Any] = {**fixed, **inputs}
+    arrays = batch.compress(whole)
+    if sampled is None:
+        return Total(batch, total[0], total[1], arrays)
+    scale, count = sampled / (size * len(values)), len(values)
+    error = float(np.std(values, ddof=1) * scale * count**0.5) if count > 1 else float("nan")
+    sums, entropies = jax.tree.map(lambda a: scale * a, total)
+    return Total(batch, sums, entropies, arrays, error)
+
+
+def elbo_terms(total: Total, state: State) -> dict[str, float]:
+    """The ELBO by site, from sums over all rows."""
+    batch = total.batch
+    engine = batch.rows.engine
+    key = ("elbo of sums", tuple(batch.prior))
+    if key not in engine.compiled:
+        family = batch.shared.family
+        numbers = {n: i for i, n in enumerate(batch.shared.numbers)}
+        summands = [s.renumbered(numbers) for s in batch.sweep.summands]
+
+        def terms(arrays: Sequence[Array], state: State) -> dict[str, Array]:
+            return elbo_by_site(family, summands, arrays, state.naturals, state.means)
+
+        engine.compiled[key] = jax.jit(terms)
+    arrays = (*total.arrays, *total.sums)
+    found = {k: float(v) for k, v in engine.compiled[key](arrays, state).items()}
+    for number, entropy in zip(batch.rows.local, total.entropies, strict=True):
+        sites = engine.joint.blocks[number].sites
+        for site in sites:
+            found[site] = found.get(site, 0.0) + float(entropy) / len(sites)
+    return found

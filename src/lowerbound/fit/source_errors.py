@@ -1,0 +1,171 @@
+"""The errors of data that are read a minibatch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowerbound.errors import ArgumentError
+
+
+class BatchSizeError(ArgumentError):
+    """The minibatches asked for cannot be drawn from so many rows, or in that order."""
+
+
+class RowError(ArgumentError):
+    """A row that was read holds NaN, a null or an infinite value."""
+
+    @classmethod
+    def of_argument(
+        cls, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
+    ) -> RowError:
+        """A row of an array, a table or a stream of batches."""
+        entry = f"{argument}[{', '.join(str(i) for i in index)}]"
+        return cls(
+            f"Row {index[0]} of argument '{argument}' holds {value}: {entry}, shape {shape}.\n"
+            "Expected finite numbers. Drop the row, or mark missing entries with "
+            f"numpy.ma.masked_invalid({argument})."
+        )
+
+    @classmethod
+    def of_file(cls, column: str, path: str, row: int, value: str) -> RowError:
+        """A row of a Parquet file."""
+        return cls(
+            f"Column '{column}' of {path} holds {value} in row {row}.\n"
+            "Expected finite numbers. Drop such rows when the file is written, or fill them in."
+        )
+
+
+class StreamError(ArgumentError):
+    """A stream of rows cannot be read as it is."""
+
+    @classmethod
+    def used_up(cls, kind: str, argument: str | None = None) -> StreamError:
+        """An iterator can be read only once."""
+        what = "The source" if argument is None else f"Argument '{argument}'"
+        return cls(
+            f"{what} is a {kind}, which can be read only once.\n"
+            "Expected something that can be read again for every epoch. Pass an object whose "
+            "__iter__ starts afresh (a list of batches, or a class with __iter__) to "
+            "lb.stream(batches, total=...)."
+        )
+
+    @classmethod
+    def no_total(cls, kind: str) -> StreamError:
+        """The number of rows of a series of batches is not stated."""
+        return cls(
+            f"The source is a {kind} of batches whose number of rows is not known.\n"
+            "Expected the number of rows of one pass. State it: lb.stream(batches, total=...)."
+        )
+
+    @classmethod
+    def not_a_source(cls, kind: str) -> StreamError:
+        """The source is of no known kind."""
+        return cls(
+            f"The source is a {kind}.\n"
+            "Expected the path of a Parquet file or of a folder of them, a list of paths, a table "
+            "of pandas, polars or pyarrow, or something that iterates over batches."
+        )
+
+    @classmethod
+    def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> StreamError:
+        """A pass gave another number of rows than stated, or than the pass before."""
+        rows = f"more than {total}" if more else f"{found}"
+        return cls(
+            f"A pass over {label} gave {rows} rows; total={total} was stated.\n"
+            "Expected the same rows in every pass. State the number of rows of one pass, "
+            "lb.stream(batches, total=...), and let every pass give all of them."
+        )
+
+    @classmethod
+    def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> StreamError:
+        """A batch is not like the first one."""
+        return cls(
+            f"Batch {number} of {label} gives {found}.\n"
+            f"Expected {expected}. Give every batch the same columns, types and row shapes, one "
+            "row per observation."
+        )
+
+    @classmethod
+    def no_columns(cls, label: str) -> StreamError:
+        """No column of a table or file was chosen."""
+        return cls(
+            f"No column of {label} was chosen.\n"
+            "Expected the columns of each argument of the model, e.g. "
+            'lb.stream(source, x=["a", "b"], y="target").'
+        )
+
+    @classmethod
+    def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> StreamError:
+        """A chosen column does not exist."""
+        names = ", ".join(f"'{name}'" for name in known)
+        return cls(
+            f"There is no column '{column}' in {label}.\n"
+            f"Expected one of its columns: {names}. Correct the name in lb.stream(...)."
+        )
+
+    @classmethod
+    def column_type(cls, column: str, label: str, kind: Any) -> StreamError:
+        """A chosen column does not hold numbers."""
+        return cls(
+            f"Column '{column}' of {label} has type {kind}.\n"
+            "Expected floats, integers or booleans. Write it as numbers, e.g. categories as codes, "
+            "or choose another column."
+        )
+
+    @classmethod
+    def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> StreamError:
+        """Two files disagree about a column."""
+        difference = "has no such column" if found is None else f"has type {found}"
+        return cls(
+            f"Column '{column}' has type {kind} in {first}; {other} {difference}.\n"
+            "Expected all files to have the same columns and types. Rewrite the files that differ, "
+            "or leave them out by passing a list of paths."
+        )
+
+    @classmethod
+    def no_file(cls, path: str) -> StreamError:
+        """A path does not exist."""
+        return cls(
+            f"There is no file or folder {path}.\n"
+            "Expected a Parquet file, or a folder of them. Check the path."
+        )
+
+    @classmethod
+    def empty_folder(cls, path: str) -> StreamError:
+        """A folder has no Parquet file."""
+        return cls(
+            f"The folder {path} holds no file named *.parquet.\n"
+            "Expected at least one, at any depth. Check the path."
+        )
+
+    @classmethod
+    def not_parquet(cls, path: str, reason: str) -> StreamError:
+        """A file cannot be read as Parquet."""
+        return cls(
+            f"{path} cannot be read as Parquet: {reason}.\n"
+            "Expected Parquet files. Convert other formats, e.g. "
+            'pandas.read_csv(...).to_parquet("rows.parquet").'
+        )
+
+    @classmethod
+    def no_rows(cls, label: str) -> StreamError:
+        """The files hold no rows."""
+        return cls(f"{label} holds no rows.\nExpected at least one. Check how it was written.")
+
+    @classmethod
+    def changed(cls, path: str, reason: str) -> StreamError:
+        """A file is not what it was when the stream was opened."""
+        return cls(
+            f"{path} changed while it was read: {reason}.\n"
+            "Expected the same rows in every epoch. Write new data to a new file, and fit again."
+        )
+
+    @classmethod
+    def many_processes(cls, label: str, parts: int) -> StreamError:
+        """A series of batches cannot be divided between processes."""
+        return cls(
+            f"{label} is read in order, so {parts} processes cannot divide its rows.\n"
+            "Expected arrays, tables or Parquet files, of which each process reads its own share. "
+            "Write the rows to Parquet files."
+        )

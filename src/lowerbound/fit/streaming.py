@@ -1,0 +1,55 @@
+"""Data that keep arriving: the posterior becomes the prior (Bayes' rule, eq:marginal)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.method import CAVI, SVI, as_method
+from lowerbound.fit.minibatch import Before
+from lowerbound.fit.result import Fit
+from lowerbound.fit.svi import open_rows, run_setting
+from lowerbound.update import State
+
+
+def update(
+    fit: Fit,
+    *args: Any,
+    method: Any = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    **kwargs: Any,
+) -> Fit:
+    """Go on from a fit with new rows: its global factors q(z) are the prior of the new data.
+
+    `args` and `kwargs` are the new rows, arguments of the model; those that are not data (K, ...)
+    are kept from the fit. By default all new rows are worked through until the bound settles
+    (`lb.SVI(memoized=True)`); `method=lb.SVI(...)` takes minibatches of them. In a conjugate model
+    the result is the posterior of old and new rows together; otherwise it is the usual streaming
+    approximation, with q in place of the posterior. The `elbo` bounds log p(new rows | old rows).
+
+    >>> fit = lb.update(fit, x_today)  # doctest: +SKIP
+    """
+    if not args and not kwargs:
+        raise ArgumentError(
+            "update got no new rows.\nExpected data arguments of the model after the fit: "
+            "lb.update(fit, x_new)."
+        )
+    chosen = SVI(memoized=True) if method is None else as_method(method)
+    if isinstance(chosen, CAVI):
+        chosen = SVI(memoized=True, tolerance=chosen.tolerance, precision=chosen.precision)
+    if isinstance(chosen.monitor, str):
+        chosen = replace(chosen, monitor=None)  # rows that arrive in turn are all to be learned
+    chosen = replace(chosen, plate=chosen.plate or fit.plate, blocks=fit.blocks)
+    before = Before(fit.family, fit.state)
+    with jax.enable_x64(True):
+        call = fit.call_with(args, kwargs)
+        setting = open_rows(fit.function, *call, chosen, seed, before)
+        shared = setting.batch.shared.family
+        naturals = tuple(before.natural(block) for block in shared.blocks)
+        means = tuple(f.mean(n) for f, n in zip(shared.families, naturals, strict=True))
+        start = State(naturals, means)
+        return run_setting(setting, chosen, seed, progress, None, None, start)

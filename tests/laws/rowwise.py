@@ -1,0 +1,153 @@
+"""A model of the zoo on its rows: whole, and in two halves, through one derivation of each size."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.lap import local_sums
+from lowerbound.fit.minibatch import Minibatch, find_rows, prepare, trace_batch
+from lowerbound.fit.source import Call, open_call
+from lowerbound.fit.stochastic import first_carry, one_step
+from lowerbound.joint import energy, gradient
+from lowerbound.joint.compilation import quickly
+from lowerbound.update import RobbinsMonro, State, Sweep
+from tests.laws.derived import Derived, random_values
+from tests.models.case import Case
+
+DOUBLE = np.dtype("float64")
+
+
+@dataclass(frozen=True, eq=False)
+class Rowwise:
+    """The whole data and their halves; `whole` and `half` are derived models."""
+
+    case: Case
+    whole: Minibatch
+    half: Minibatch
+    halves: tuple[dict[str, Any], dict[str, Any]]
+
+    @property
+    def state(self) -> State:
+        """Global factors of no special kind: those that one update from a random point gives."""
+        batch = self.whole
+        engine = batch.rows.engine
+        derived = Derived(self.case.name, batch.model, engine.joint, engine.family, engine.sweep)
+        points = [engine.family.statistics(random_values(derived, seed)) for seed in (3, 4)]
+        means = jax.tree.map(lambda a, b: 0.5 * (a + b), *points)
+        arrays = batch.compress(batch.example)
+        naturals = [{} for _ in means]
+        state = State(tuple(naturals), means)
+        for number in batch.sweep.order:
+            target = gradient(engine.joint.summands, arrays, state.means, number)
+            extra = {k: arrays[slot] for k, slot in engine.joint.blocks[number].extras.items()}
+            natural = {**target, **extra}
+            mean = engine.family.families[number].mean(natural)
+            state = state.replaced(number, natural, mean)
+        return batch.shared.take(state)
+
+    @cached_property
+    def found(self) -> dict[str, Any]:
+        """Everything that the laws compare."""
+        with jax.enable_x64(True):
+            state = self.state
+            wide = quickly(partial(_whole, self.whole))(self.whole.example, state)
+            half = quickly(partial(_half, self.half))
+            parts = [half({**self.half.fixed, **rows}, state) for rows in self.halves]
+            both = jax.tree.map(jnp.add, *(part["kept"] for part in parts))
+            added = quickly(partial(_seen, self.half))(both, state)
+            found = {"whole": wide, "parts": tuple(parts), "added": added}
+            return jax.tree.map(np.asarray, found)
+
+
+def _whole(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
+    arrays = batch.compress(inputs)
+    means = batch.shared.put(state).means
+    local = batch.local(arrays, means)
+    sums, entropy = batch.expected(arrays, local)
+    merged = tuple(m or own for m, own in zip(means, local.means, strict=True))
+    axes = batch.rows.axes
+    rows = [s for s in batch.rows.engine.joint.summands if s.site in axes]
+    reduced = (*arrays, *sums)
+    touched = [n for n in batch.shared.numbers if any(n in s.blocks for s in rows)]
+    carry = first_carry(batch, RobbinsMonro(1.0, 1.0), state)
+    moved, bound = one_step(batch, RobbinsMonro(1.0, 1.0), inputs, carry, jnp.ones(()))
+    engine = batch.rows.engine
+    shared = batch.shared.put(state).naturals
+    both = tuple({**own, **n} for n, own in zip(shared, local.naturals, strict=True))
+    whole = State(both, merged)
+    sweep, elbo = Sweep(engine.family, engine.joint.summands, batch.sweep.order)(arrays, whole)
+    family = engine.family
+    elbo += sum(family.entropy(local.naturals, local.means, arrays, n) for n in batch.rows.local)
+    return {
+        "seen": _seen(batch, (sums, (entropy,)), state),
+        "energy": (energy(rows, arrays, merged), energy(batch.reduction.summands, reduced, merged)),
+        "gradients": [
+            (
+                gradient(rows, arrays, merged, n),
+                gradient(batch.reduction.summands, reduced, merged, n),
+            )
+            for n in touched
+        ],
+        "step": moved.state.naturals,
+        "sweep": batch.shared.take(sweep).naturals,
+        "bounds": (bound, elbo),
+    }
+
+
+def _half(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
+    """Statistics of a half, by itself and with only its first row counting."""
+    means = batch.shared.put(state).means
+    weights = jnp.ones(batch.rows.count)
+    sums, entropies = local_sums(batch, {**inputs, "weights": weights}, means)
+    first = jnp.zeros(batch.rows.count).at[0].set(1.0)
+    ones = [local_sums(batch, {**inputs, "weights": w}, means) for w in (first, weights - first)]
+    return {"kept": (sums, entropies), "added": jax.tree.map(jnp.add, *ones)}
+
+
+def _seen(batch: Minibatch, kept: Any, state: State) -> dict[str, Any]:
+    """What global factors see of rows: their energy and entropy, and each block's gradient."""
+    means = batch.shared.put(state).means
+    first = batch.rows.engine.joint.slots
+    arrays = (*(jnp.zeros(()) for _ in range(first)), *kept[0])
+    summands = batch.reduction.summands
+    touched = [n for n in batch.shared.numbers if any(n in s.blocks for s in summands)]
+    return {
+        "worth": batch.worth(kept, means),
+        "gradients": [gradient(summands, arrays, means, n) for n in touched],
+    }
+
+
+def rowwise(case: Case) -> Rowwise | None:
+    """The case by rows; None where its rows are not exchangeable."""
+    args, kwargs = case.arguments(0)
+    if not case.rows:
+        return None
+    with jax.enable_x64(True):
+        call = open_call(case.model, args, kwargs)
+        try:
+            plan = find_rows(case.model, call, None)
+            batches = [_rows(call, plan, part) for part in (0, 1)]
+            model = trace_batch(case.model, call, plan, _joined(*batches))
+            whole = prepare(model, plan.names, DOUBLE, None)
+        except ArgumentError:
+            return None
+        small = trace_batch(case.model, call, plan, batches[0])
+        half = prepare(small, plan.names, DOUBLE, None, weighted=True, origins={})
+        halves = tuple(half.inputs(rows) for rows in batches)
+        return Rowwise(case, whole, half, halves)  # type: ignore[arg-type]
+
+
+def _rows(call: Call, plan: Any, part: int) -> dict[str, Any]:
+    source = call.source(plan.names)
+    count = plan.total // 2
+    return source.take(np.arange(part * count, (part + 1) * count))  # type: ignore[attr-defined]
+
+
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {n: np.ma.concatenate([first[n], second[n]]) if np.ma.isMaskedArray(first[n])
+            else np.concatenate([first[n], second[n]]) for n in first}  # fmt: skip
