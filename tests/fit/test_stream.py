@@ -151,6 +151,20 @@ def test_starting_late_reads_no_more_than_one_row_group_of_each_lane(folder, mon
     assert 4 <= len(read) <= 12
 
 
+def test_memory_does_not_grow_with_the_row_groups(tmp_path):
+    values = np.random.default_rng(0).standard_normal(400_000)
+    peaks = []
+    # Both have row groups of more than a page, which is what the reader must hold.
+    for rows in (100_000, 400_000):
+        pq.write_table(pa.table({"a": values}), tmp_path / "rows.parquet", row_group_size=rows)
+        batches = Batches(opened(stream(tmp_path / "rows.parquet", x="a")), 64, seed=0)
+        before, peak = pa.total_allocated_bytes(), 0
+        for _ in batches.chunks(0, 100, 2000):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+        peaks.append(peak)
+    assert peaks[1] < 1.6 * peaks[0]
+
+
 def test_tiny_files_have_fewer_lanes(tmp_path):
     pq.write_table(table(0, 3), tmp_path / "rows.parquet")
     batches = Batches(opened(stream(str(tmp_path / "rows.parquet"), x="id")), 2, 0, held_out=1)

@@ -12,7 +12,10 @@ import numpy as np
 from jax import Array
 
 from lowerbound.bound import elbo_by_site
+from lowerbound.fit.devices import Placement
 from lowerbound.fit.minibatch import Minibatch
+from lowerbound.fit.placed import compiled
+from lowerbound.fit.progress import host
 from lowerbound.joint.expected import Expected
 from lowerbound.update import State
 
@@ -53,7 +56,7 @@ def local_sums(
 
 @dataclass(frozen=True)
 class Total:
-    """Sums over the rows of a weighted `batch`; `arrays` are those of the last one.
+    """Sums over the rows of a weighted `batch`; `arrays` are those of the one it was traced on.
 
     `error` is the standard error of their share in the ELBO: zero when all rows were read.
     """
@@ -70,6 +73,7 @@ def lap_total(
     laps: Iterator[Mapping[str, Any]],
     size: int,
     state: State,
+    where: Placement | None = None,
     sampled: int | None = None,
 ) -> Total:
     """Expected statistics and local entropies of all rows.
@@ -84,25 +88,26 @@ def lap_total(
     spare: Mapping[str, Any] = {}
     inputs: dict[str, np.ndarray] = {}
     values: list[float] = []
+
+    def once(inputs: Any, fixed: Any, means: Any) -> Any:
+        sums, entropies = local_sums(batch, {**fixed, **inputs}, means)
+        return sums, entropies, batch.worth((sums, entropies), means)
+
     for rows in laps:
         inputs = padded(batch, rows, size, spare)
         spare = rows if len(next(iter(rows.values()))) else spare
         key = ("lap", size, tuple(batch.prior))
-        if key not in engine.compiled:
-
-            def once(inputs: Any, fixed: Any, means: Any) -> Any:
-                sums, entropies = local_sums(batch, {**fixed, **inputs}, means)
-                return sums, entropies, batch.worth((sums, entropies), means)
-
-            engine.compiled[key] = engine.compile(once, inputs, fixed, means)
-        *found, value = engine.compiled[key](inputs, fixed, means)
+        *found, value = compiled(engine, where, key, once, 0, inputs, fixed, means)(
+            inputs, fixed, means
+        )
         total = found if total is None else jax.tree.map(jnp.add, total, found)
         values.append(float(value))
-    whole: dict[str, Any] = {**fixed, **inputs}
-    arrays = batch.compress(whole)
+    arrays = batch.compress(batch.example)
+    total = host(total)
     if sampled is None:
         return Total(batch, total[0], total[1], arrays)
-    scale, count = sampled / (size * len(values)), len(values)
+    processes = 1 if where is None else where.processes
+    scale, count = sampled / (size * processes * len(values)), len(values)
     error = float(np.std(values, ddof=1) * scale * count**0.5) if count > 1 else float("nan")
     sums, entropies = jax.tree.map(lambda a: scale * a, total)
     return Total(batch, sums, entropies, arrays, error)

@@ -22,10 +22,12 @@ from lowerbound.errors import DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.batches import Batches
 from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.devices import Placement
 from lowerbound.fit.lap import Total, local_sums, padded
 from lowerbound.fit.loop import rounding
 from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Minibatch
+from lowerbound.fit.placed import compiled
 from lowerbound.fit.progress import host
 from lowerbound.update import State
 
@@ -99,6 +101,7 @@ def run_visits(
     batch: Minibatch,
     batches: Batches,
     method: SVI,
+    where: Placement | None,
     run: Memory | None,
     state: State | None,
     score: Any,
@@ -111,10 +114,16 @@ def run_visits(
     limit = method.steps or 1000 * count
     sizes = np.minimum(batches.size, batches.total - batches.size * np.arange(count))
     fixed = batch.fixed
+    share = batches.size // batches.part[1]
+    spare: Mapping[str, Any] = {}
     if run is None:
         assert state is not None
         run = _first(batch, state, count)
     began = time.perf_counter() - (run.seconds[-1] if len(run.seconds) else 0.0)
+
+    def one(*args: Any) -> Any:
+        return visit(batch, *args)
+
     with Bar(show, limit, "SVI", "visit") as bar:
         while not run.over(limit):
             lap, first = divmod(run.visits, count)
@@ -125,20 +134,15 @@ def run_visits(
             for number, own in enumerate(rows):
                 if number < first:
                     continue
-                inputs = padded(batch, own, batches.size, {})
+                inputs = padded(batch, own, share, spare)
+                spare = own if len(next(iter(own.values()))) else spare
                 old = jax.tree.map(lambda a, i=number: a[i], memo)
                 others = jax.tree.map(np.subtract, total, old)
                 seen = 1.0 if lap else float(sizes[: number + 1].sum() / batches.total)
                 rest = {"total": others, "known": np.asarray(lap > 0), "seen": np.asarray(seen)}
                 args = (inputs, fixed, run.state, old, rest)
                 key = ("visit", batches.size, tuple(batch.prior))
-                if key not in engine.compiled:
-
-                    def one(*args: Any) -> Any:
-                        return visit(batch, *args)
-
-                    engine.compiled[key] = engine.compile(one, *args)
-                state, kept, bound = engine.compiled[key](*args)
+                state, kept, bound = compiled(engine, where, key, one, 0, *args)(*args)
                 kept = host(kept)
                 total = jax.tree.map(np.add, others, kept)
                 for stored, new in zip(jax.tree.leaves(memo), jax.tree.leaves(kept), strict=True):

@@ -20,8 +20,10 @@ from jax import Array
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.batches import Batches
 from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.devices import Placement
 from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Minibatch
+from lowerbound.fit.placed import compiled
 from lowerbound.fit.progress import host
 from lowerbound.update import Adaptive, RobbinsMonro, Schedule, State
 from lowerbound.update.schedule import StepState
@@ -117,33 +119,39 @@ def one_step(
     return Carry(state, after, average, carry.t + 1), bound + scale * entropy
 
 
-def advance(batch: Minibatch, schedule: Schedule, inputs: Mapping[str, Any], carry: Carry) -> Any:
-    """Compiled: `count` steps on the batches of a chunk; also the sum of their noisy ELBOs."""
-    engine = batch.rows.engine
+def advance(
+    batch: Minibatch,
+    schedule: Schedule,
+    where: Placement | None,
+    inputs: Mapping[str, Any],
+    *rest: Any,
+) -> tuple[Carry, Array]:
+    """`count` steps on the batches of a chunk; also the sum of their noisy ELBOs.
+
+    `rest` are the inputs that all batches share, the carry, the count, and N/B.
+    """
+
+    def run(
+        inputs: Mapping[str, Array],
+        fixed: Mapping[str, Array],
+        carry: Carry,
+        count: Array,
+        scale: Array,
+    ) -> tuple[Carry, Array]:
+        def body(i: Array, loop: tuple[Carry, Array]) -> tuple[Carry, Array]:
+            carry, total = loop
+            rows = {n: jax.lax.dynamic_index_in_dim(a, i, 0, False) for n, a in inputs.items()}
+            new, bound = one_step(batch, schedule, {**fixed, **rows}, carry, scale)
+            return new, total + bound
+
+        last: tuple[Carry, Array] = jax.lax.fori_loop(0, count, body, (carry, jnp.zeros(())))
+        return last
+
     length = len(next(iter(inputs.values())))
     key = ("svi", schedule, length, tuple(batch.prior))
-    if key not in engine.compiled:
-
-        def run(
-            inputs: Mapping[str, Array],
-            fixed: Mapping[str, Array],
-            carry: Carry,
-            count: Array,
-            scale: Array,
-        ) -> tuple[Carry, Array]:
-            def body(i: Array, loop: tuple[Carry, Array]) -> tuple[Carry, Array]:
-                carry, total = loop
-                rows = {n: jax.lax.dynamic_index_in_dim(a, i, 0, False) for n, a in inputs.items()}
-                new, bound = one_step(batch, schedule, {**fixed, **rows}, carry, scale)
-                return new, total + bound
-
-            last: tuple[Carry, Array] = jax.lax.fori_loop(0, count, body, (carry, jnp.zeros(())))
-            return last
-
-        engine.compiled[key] = engine.compile(
-            run, dict(inputs), batch.fixed, carry, np.asarray(length), np.ones(())
-        )
-    return engine.compiled[key]
+    function = compiled(batch.rows.engine, where, key, run, 1, inputs, *rest)
+    moved: tuple[Carry, Array] = function(inputs, *rest)
+    return moved
 
 
 # --------------------------------------------------------------------------------------------------
@@ -176,6 +184,7 @@ def run_steps(
     schedule: Schedule,
     method: SVI,
     clock: Clockwork,
+    where: Placement | None,
     run: Run,
     score: Callable[[State], float] | None,
     keep: Keeper | None,
@@ -185,15 +194,16 @@ def run_steps(
     scale = np.asarray(batches.total / batches.size)
     began = time.perf_counter() - (run.seconds[-1] if len(run.seconds) else 0.0)
     fixed = batch.fixed
-    total, count = 0.0, 0
+    total: Any = 0.0
+    count = 0
     with Bar(show, clock.limit, "SVI", "step") as bar:
         chunks = batches.chunks(run.done, clock.chunk, clock.limit)
         for rows in chunks:
             inputs = batch.inputs(rows)
             steps = len(next(iter(inputs.values())))
             inputs = {n: _filled(a, clock.chunk) for n, a in inputs.items()}
-            compiled = advance(batch, schedule, inputs, run.carry)
-            carry, bounds = compiled(inputs, fixed, run.carry, np.asarray(steps), scale)
+            rest = (fixed, run.carry, np.asarray(steps), scale)
+            carry, bounds = advance(batch, schedule, where, inputs, *rest)
             run = replace(run, carry=carry, done=run.done + steps)
             total, count = total + bounds, count + steps
             if run.done % clock.every == 0 or run.done >= clock.limit:

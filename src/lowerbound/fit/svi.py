@@ -14,6 +14,7 @@ from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.fit.batches import Batches
 from lowerbound.fit.begin import assignments, check_components, given_values, precision
 from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.devices import Placement, placement
 from lowerbound.fit.engine import Arrays
 from lowerbound.fit.lap import Total, elbo_terms, lap_total
 from lowerbound.fit.memoized import Memory, memo_reason, run_visits, total_of_memory
@@ -28,6 +29,7 @@ from lowerbound.fit.minibatch import (
     with_masks,
 )
 from lowerbound.fit.monitor import given_rows, scorer
+from lowerbound.fit.placed import gathered
 from lowerbound.fit.plan import Plan, check_partition, make_plan
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records, versions
@@ -61,6 +63,7 @@ class Setting:
     model: Model
     batch: Minibatch
     before: Before | None = None
+    where: Placement | None = None
 
     def weighted(self) -> Minibatch:
         """The batch with a weight for each row."""
@@ -109,7 +112,9 @@ def run_setting(
         first = state or first_state(setting, method, seed)
         run = first_run(first_carry(batch, schedule, first))
     if not (run.settled or run.done >= clock.limit):
-        run = run_steps(batch, batches, schedule, method, clock, run, score, keep, progress)
+        run = run_steps(
+            batch, batches, schedule, method, clock, setting.where, run, score, keep, progress
+        )
     batch.rows.engine.certified()
     if not run.settled and method.steps is None:
         reason = stop_reason(run, method, clock)
@@ -136,7 +141,9 @@ def run_memoized(
     run = None if resumed is None else Memory.restored(resumed)
     if run is None and state is None:
         state = first_state(setting, method, seed)
-    run = run_visits(batch, setting.batches, method, run, state, score, keep, progress)
+    run = run_visits(
+        batch, setting.batches, method, setting.where, run, state, score, keep, progress
+    )
     batch.rows.engine.certified()
     check_proper(batch, run.state)
     total = total_of_memory(batch, run)
@@ -160,15 +167,31 @@ def open_rows(
     plan = find_rows(function, call, method.plate)
     source = call.source(plan.names)
     held_out = held_out_count(method, plan.total)
-    size = method.batch_size or min(BATCH, plan.total - held_out)
-    batches = Batches(source, size, seed, method.sampling, held_out)
+    where = placement(method.devices)
+    size = batch_size(method, plan.total - held_out, where)
+    part = (0, 1) if where is None else (where.process, where.processes)
+    batches = Batches(source, size, seed, method.sampling, held_out, part)
     chunks = batches.chunks(0, 1, 1)
-    first = {n: a[0] for n, a in next(chunks).items()}
+    first = gathered({n: a[0] for n, a in next(chunks).items()}, where)
     chunks.close()
     model = trace_batch(function, call, plan, first)
     check_partition(method.blocks, model)
-    batch = prepare(model, plan.names, precision(method), method.blocks, before=before)
-    return Setting(call, plan, batches, model, batch, before)
+    batch = prepare(model, plan.names, precision(method, where), method.blocks, before=before)
+    return Setting(call, plan, batches, model, batch, before, where)
+
+
+def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
+    """Rows per step, an equal part of them on each device."""
+    devices = 1 if where is None else where.count
+    size = method.batch_size
+    if size is None:
+        return min(BATCH, rows) // devices * devices or rows
+    if size % devices:
+        raise ArgumentError(
+            f"SVI got batch_size={size} for {devices} devices.\nExpected a multiple of {devices}, "
+            f"as many rows on each device. Use batch_size={-(-size // devices) * devices}."
+        )
+    return size
 
 
 def held_out_count(method: SVI, total: int) -> int:
@@ -267,12 +290,13 @@ def check_proper(batch: Minibatch, state: State) -> None:
 
 def total_of(setting: Setting, run: Run, state: State) -> Total:
     """Sums over all rows; over as many as the run has seen where that is fewer."""
-    batches, weighted = setting.batches, setting.weighted()
+    batches, weighted, where = setting.batches, setting.weighted(), setting.where
+    share = batches.size // batches.part[1]
     if run.done * batches.size >= batches.total:
-        return lap_total(weighted, batches.lap(), batches.size, state)
+        return lap_total(weighted, batches.lap(), share, state, where)
     drawn = batches.chunks(run.done, 1, 2 * run.done)
     laps = ({n: a[0] for n, a in chunk.items()} for chunk in drawn)
-    return lap_total(weighted, laps, batches.size, state, sampled=batches.total)
+    return lap_total(weighted, laps, share, state, where, sampled=batches.total)
 
 
 def make_result(
