@@ -50,13 +50,13 @@ def first_within(values: np.ndarray, seconds: np.ndarray, target: float) -> floa
     return float(seconds[reached[0]]) if len(reached) else float("nan")
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--precision", default=None)
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--sklearn-iterations", type=int, default=12)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(arguments or [])
     x = simulate(options.rows + TEST)
     x, test = x[TEST:], x[:TEST]
     print(f"n = {len(x):,}, D = {D}, K = {K}; {TEST:,} held-out rows")

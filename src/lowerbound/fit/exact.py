@@ -7,6 +7,7 @@ Student t for a Gaussian, negative binomial for a Poisson, and sums over k of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from lowerbound.joint import Statistics, Summand, energy, gradient, inputs_of
 from lowerbound.model import trace_model
 from lowerbound.update import State
 
-ROWS_AT_ONCE = 8
+NUMBERS_AT_ONCE = 100_000  # categories x numbers of a factor x rows
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,26 @@ class OneRow:
     summands: tuple[Summand, ...]
     assignment: int | None
     aligned: tuple[str, ...]
+    axes: Mapping[int, int]  # global block -> the batch axis that the assignment indexes
+
+    @property
+    def at_once(self) -> int:
+        """How many rows to work on together."""
+        size = 1
+        for block, family in zip(
+            self.engine.joint.blocks, self.engine.family.families, strict=True
+        ):
+            if block.number != self.assignment:
+                numbers = sum(math.prod(s) for s in family.statistic_shapes().values())
+                size = max(size, numbers * (1 if block.number in self.axes else self.categories))
+        return max(1, min(512, NUMBERS_AT_ONCE // size))
+
+    @property
+    def categories(self) -> int:
+        """The number of values of the assignment."""
+        if self.assignment is None:
+            return 1
+        return int(self.engine.joint.blocks[self.assignment].static["dim"])
 
 
 def one_row(rows: Rows) -> OneRow | None:
@@ -61,7 +82,31 @@ def one_row(rows: Rows) -> OneRow | None:
     if any(len(s.blocks - {assignment}) > 1 for s in summands):
         return None
     engine.certified()
-    return OneRow(engine, summands, assignment, aligned)
+    return OneRow(
+        engine, summands, assignment, aligned, _component_axes(engine, summands, assignment)
+    )
+
+
+def _component_axes(
+    engine: Engine, summands: Sequence[Summand], assignment: int | None
+) -> dict[int, int]:
+    """Blocks with one independent copy per category, of which an assignment touches its own alone.
+
+    Then the gains of all categories come from one evaluation of A.
+    """
+    found: dict[int, int] = {}
+    for block in engine.joint.blocks:
+        mine = [s for s in summands if block.number in s.blocks]
+        places = set()
+        for summand in mine:
+            categories = {r.index[-1] for r in summand.reads if r.block == assignment}
+            for read in (r for r in summand.reads if r.block == block.number):
+                batch = read.index[: len(block.batch_shape)]
+                at = [axis for axis, i in enumerate(batch) if i in categories]
+                places.add(at[0] if len(at) == 1 else None)
+        if len(places) == 1 and None not in places:
+            found[block.number] = places.pop()  # type: ignore[assignment]
+    return found
 
 
 def exact_densities(
@@ -92,7 +137,7 @@ def exact_densities(
                 whole = {**fixed, **{n: a[None] for n, a in row.items()}}
                 return _density(one, one.engine.joint.compress(whole), naturals, means)
 
-            values: Array = jax.lax.map(density, moving, batch_size=ROWS_AT_ONCE)
+            values: Array = jax.lax.map(density, moving, batch_size=one.at_once)
             return values
 
         one.engine.compiled[key] = jax.jit(every)
@@ -111,14 +156,17 @@ def _density(
     alone = [s for s in one.summands if not s.blocks - {one.assignment}]
     shared = {n: [s for s in one.summands if n in s.blocks] for n in naturals}
 
-    def given(indicator: Array | None) -> Array:
-        statistics: Statistics = tuple(
+    def point(indicator: Array | None) -> Statistics:
+        return tuple(
             means.get(n, {"indicator": indicator})  # type: ignore[dict-item]
             for n in range(len(families))
         )
+
+    def given(indicator: Array | None) -> Array:
+        statistics = point(indicator)
         value = energy(alone, arrays, statistics)
         for number, summands in shared.items():
-            if summands:
+            if summands and number not in one.axes:
                 moved = gradient(summands, arrays, statistics, number)
                 natural = {k: a + moved[k] for k, a in naturals[number].items()}
                 gain = families[number].log_normalizer(natural) - before[number]
@@ -129,4 +177,11 @@ def _density(
         return given(None)
     shape = families[one.assignment].statistic_shapes()["indicator"]
     categories = jnp.eye(shape[-1]).reshape((shape[-1], *shape))
-    return logsumexp(jax.vmap(given)(categories))
+    values = jax.vmap(given)(categories)
+    everywhere = point(jnp.ones(shape))  # every category at once: each touches its own copy
+    for number, axis in one.axes.items():
+        moved = gradient(shared[number], arrays, everywhere, number)
+        natural = {k: a + moved[k] for k, a in naturals[number].items()}
+        gain = families[number].log_normalizer(natural) - before[number]
+        values = values + gain.sum(axis=tuple(a for a in range(gain.ndim) if a != axis))
+    return logsumexp(values)
