@@ -3,6 +3,7 @@
 from lowerbound import errors, plot
 from lowerbound.fit import CAVI, SVI, Checkpoint, Fit, Plan, explain, fit, load, resume, update
 from lowerbound.report import report
+from lowerbound.source import stream
 from lowerbound.version import __version__
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "plot",
     "report",
     "resume",
+    "stream",
     "update",
 ]

@@ -69,6 +69,25 @@ class MeanField:
 
         return call
 
+    def means(self, naturals: tuple[Natural, ...]) -> Statistics:
+        """The mean parameters of every block."""
+
+        def every(naturals: tuple[Natural, ...]) -> Statistics:
+            return tuple(f.mean(n) for f, n in zip(self.families, naturals, strict=True))
+
+        found: Statistics = self._compiled("means", every)(naturals)
+        return found
+
+    def proper(self, naturals: tuple[Natural, ...]) -> tuple[Array, ...]:
+        """Whether all factors of a block are proper densities, for every block."""
+
+        def every(naturals: tuple[Natural, ...]) -> tuple[Array, ...]:
+            pairs = zip(self.families, naturals, strict=True)
+            return tuple(family.in_domain(natural).all() for family, natural in pairs)
+
+        found: tuple[Array, ...] = self._compiled("proper", every)(naturals)
+        return found
+
     def present(self, natural: Natural, arrays: Sequence[Array], number: int) -> Natural:
         """The natural parameters with elements that the model masks out at the default."""
         slot = self.blocks[number].presence

@@ -6,8 +6,9 @@ without running it. There is one loop, of compiled chunks, which stops with a st
 
 from lowerbound.fit.api import fit, resume
 from lowerbound.fit.checkpoint import Checkpoint
+from lowerbound.fit.explain import explain
 from lowerbound.fit.method import CAVI, SVI
-from lowerbound.fit.plan import Plan, explain
+from lowerbound.fit.plan import Plan
 from lowerbound.fit.posterior import History, Posterior
 from lowerbound.fit.result import Fit
 from lowerbound.fit.storage import load

@@ -20,7 +20,6 @@ import numpy as np
 
 from lowerbound.errors import DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.fit.bar import Bar
-from lowerbound.fit.batches import Batches
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.lap import Total, local_sums, padded
@@ -29,6 +28,7 @@ from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Minibatch
 from lowerbound.fit.placed import compiled
 from lowerbound.fit.progress import host
+from lowerbound.source.batches import Batches
 from lowerbound.update import State
 
 # Expected statistics of some rows, and the entropies of their local factors.
@@ -206,7 +206,7 @@ def _passed(run: Memory, method: SVI, batches: Batches, score: Any, began: float
     elbo = np.append(run.elbo, run.bound)
     held_out = run.held_out
     if score is not None:
-        held_out = np.append(held_out, score(run.state))
+        held_out = np.append(held_out, score(host(run.state)))
     settled = False
     if method.least_gain > 0 and len(elbo) > 2:
         gain = elbo[-1] - elbo[-2]

@@ -52,7 +52,7 @@ class CAVI:
 class SVI:
     """Stochastic variational inference (alg:svi): natural gradients from minibatches of rows.
 
-    batch_size: rows per step; by default 4096, or all where there are fewer.
+    batch_size: rows per step; by default 8192, or all where there are fewer.
     steps: stop after this many; by default when `monitor` has settled.
     delay, forgetting: step t = 0, 1, ... is (t + delay)^-forgetting, with forgetting in (0.5, 1];
         forgetting="adaptive" takes the step from the noise of the gradients.

@@ -20,7 +20,6 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Arrays, engine_for
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.predict import Rows, row_axes
-from lowerbound.fit.source import Call
 from lowerbound.joint import Block, Statistics, Summand, energy, inputs_of
 from lowerbound.joint.blocks import Read
 from lowerbound.joint.derive import mask_name
@@ -29,6 +28,7 @@ from lowerbound.joint.terms import Label
 from lowerbound.model import Model, Plate, trace_model
 from lowerbound.model.sites import shared_plates
 from lowerbound.model.trace import outline
+from lowerbound.source.call import Call
 from lowerbound.update import State, Sweep
 
 LOCAL_SWEEPS = 50
@@ -248,7 +248,7 @@ class Minibatch:
 
     def moved_back(self, state: State) -> State:
         """Global factors in the sites' own coordinates."""
-        return moved_back(self.shared.family, state, self.origins)
+        return moved_back(self.shared.family, state, self.origins) if self.origins else state
 
 
 def with_masks(model: Model, data: Mapping[str, np.ndarray]) -> dict[str, Any]:

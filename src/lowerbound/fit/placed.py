@@ -76,15 +76,18 @@ def _everywhere(where: Placement) -> Callable[[Any], Any]:
     return place
 
 
-def gathered(rows: Mapping[str, Any], where: Placement | None) -> dict[str, Any]:
-    """The rows of all processes, in their order; all processes must call it together."""
+def gathered(rows: Mapping[str, Any], where: Placement | None, axis: int) -> dict[str, Any]:
+    """The rows of all processes along an axis, in their order; all must call it together."""
     if where is None or where.processes == 1:
         return dict(rows)
+
+    def whole(own: np.ndarray) -> np.ndarray:
+        parts = np.asarray(multihost_utils.process_allgather(own))
+        return np.concatenate(list(parts), axis=axis)
+
     found: dict[str, Any] = {}
     for name, own in rows.items():
-        data = multihost_utils.process_allgather(np.ma.getdata(own), tiled=True)
-        found[name] = np.asarray(data)
+        found[name] = whole(np.ma.getdata(own))
         if isinstance(own, np.ma.MaskedArray):
-            mask = multihost_utils.process_allgather(np.ma.getmaskarray(own), tiled=True)
-            found[name] = np.ma.array(found[name], mask=np.asarray(mask))
+            found[name] = np.ma.array(found[name], mask=whole(np.ma.getmaskarray(own)))
     return found

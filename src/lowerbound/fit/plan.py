@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import jax
 import numpy as np
 
 from lowerbound.errors import ArgumentError, Residual
 from lowerbound.family.meanfield import MeanField
-from lowerbound.fit.method import as_method
-from lowerbound.joint import Block, Joint, multi_affine
-from lowerbound.model import Model, trace_model
+from lowerbound.joint import Block, Joint
+from lowerbound.model import Model
 
 
 @dataclass(frozen=True)
@@ -83,22 +80,6 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [line, rule, *body]
 
 
-def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwargs: Any) -> Plan:
-    """Print and return the plan that `fit` would run, without running it.
-
-    For each latent site: the family of its factor, whether its update is exact, the block it
-    shares, and the statistics that decide; for a term that fits no factor, the site, the operation
-    and the line of the model.
-    """
-    with jax.enable_x64(True):
-        chosen = as_method(method)
-        traced = trace_model(model, args, kwargs)
-        check_partition(chosen.blocks, traced)
-        plan = make_plan(traced, multi_affine(traced, chosen.blocks))
-    print(plan)
-    return plan
-
-
 def check_partition(partition: Sequence[Sequence[str]] | None, model: Model) -> None:
     """Every site that `blocks` names must be a latent site of the model."""
     for name in (name for block in partition or () for name in block):
@@ -109,8 +90,14 @@ def check_partition(partition: Sequence[Sequence[str]] | None, model: Model) -> 
             )
 
 
-def make_plan(model: Model, joint: Joint) -> Plan:
-    """The plan of a derived model."""
+def make_plan(
+    model: Model,
+    joint: Joint,
+    method: str = "CAVI",
+    total: int | None = None,
+    notes: Sequence[str] = (),
+) -> Plan:
+    """The plan of a derived model; `total` is the number of rows where it has seen some of them."""
     residual_sites = {name for r in joint.structure.residuals for name in r.latents}
     families = {
         site: (block, family.name)
@@ -135,24 +122,25 @@ def make_plan(model: Model, joint: Joint) -> Plan:
                 where=site.where,
             )
         )
-    notes = []
+    remarks = list(notes)
     if model.concrete:
-        notes.append(
+        remarks.append(
             f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
             "the compiled program, and other values compile anew."
         )
     missing = {name: int(np.sum(mask)) for name, mask in model.missing.items()}
     for name, count in missing.items():
-        notes.append(f"Site '{name}' has {count} missing entries; they are integrated out.")
+        seen = " in the first batch" if total is not None else ""
+        remarks.append(f"Site '{name}' has {count} missing entries{seen}; they are integrated out.")
     plate = model.data_plate
     return Plan(
         model=getattr(model.function, "__name__", type(model.function).__name__),
-        method="CAVI",
+        method=method,
         rows=tuple(rows),
         observed=tuple(name for name in model.observed),
-        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
         residuals=joint.structure.residuals,
-        notes=tuple(notes),
+        notes=tuple(remarks),
     )
 
 

@@ -18,13 +18,13 @@ import numpy as np
 from jax import Array
 
 from lowerbound.fit.bar import Bar
-from lowerbound.fit.batches import Batches
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Minibatch
 from lowerbound.fit.placed import compiled
 from lowerbound.fit.progress import host
+from lowerbound.source.batches import Batches
 from lowerbound.update import Adaptive, RobbinsMonro, Schedule, State
 from lowerbound.update.schedule import StepState
 
@@ -208,7 +208,7 @@ def run_steps(
             total, count = total + bounds, count + steps
             if run.done % clock.every == 0 or run.done >= clock.limit:
                 bound, total, count = float(total) / count, 0.0, 0
-                run = _evaluated(run, batches.size, bound, score, method, began)
+                run = _evaluated(batch, run, batches.size, bound, score, method, began)
                 bar.update(run.done, _latest(run))
             finished = run.settled or run.done >= clock.limit
             if keep is not None and (run.done == keep.next(run.done - steps) or finished):
@@ -226,6 +226,7 @@ def _latest(run: Run) -> str:
 
 
 def _evaluated(
+    batch: Minibatch,
     run: Run,
     size: int,
     bound: float,
@@ -236,7 +237,7 @@ def _evaluated(
     """The run with its history one evaluation longer; settled when the gain is small."""
     held_out = run.held_out
     if score is not None:
-        held_out = np.append(held_out, score(result_of(run, method)))
+        held_out = np.append(held_out, score(host(result_of(batch, run, method))))
     elbo = np.append(run.elbo, bound)
     values = held_out if score is not None else elbo
     settled = False
@@ -253,7 +254,7 @@ def _evaluated(
     )
 
 
-def result_of(run: Run, method: SVI) -> State:
+def result_of(batch: Minibatch, run: Run, method: SVI) -> State:
     """The global factors that the run would return now: the last ones, or their average."""
     state = run.carry.state
     if not method.average:
@@ -262,7 +263,7 @@ def result_of(run: Run, method: SVI) -> State:
         {**natural, **average}
         for natural, average in zip(state.naturals, run.carry.average, strict=True)
     )
-    return State(naturals, state.means)
+    return State(naturals, batch.shared.family.means(host(naturals)))
 
 
 def stop_reason(run: Run, method: SVI, clock: Clockwork) -> str:

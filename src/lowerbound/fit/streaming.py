@@ -10,8 +10,9 @@ import jax
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.method import CAVI, SVI, as_method
 from lowerbound.fit.minibatch import Before
+from lowerbound.fit.reading import open_rows
 from lowerbound.fit.result import Fit
-from lowerbound.fit.svi import open_rows, run_setting
+from lowerbound.fit.svi import run_setting
 from lowerbound.update import State
 
 
@@ -50,6 +51,5 @@ def update(
         setting = open_rows(fit.function, *call, chosen, seed, before)
         shared = setting.batch.shared.family
         naturals = tuple(before.natural(block) for block in shared.blocks)
-        means = tuple(f.mean(n) for f, n in zip(shared.families, naturals, strict=True))
-        start = State(naturals, means)
+        start = State(naturals, shared.means(naturals))
         return run_setting(setting, chosen, seed, progress, None, None, start)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.fit.batches import Batches
-from lowerbound.fit.begin import assignments, check_components, given_values, precision
+from lowerbound.fit.begin import assignments, check_components, given_values
 from lowerbound.fit.checkpoint import Keeper
-from lowerbound.fit.devices import Placement, placement
-from lowerbound.fit.engine import Arrays
+from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.fit.lap import Total, elbo_terms, lap_total
 from lowerbound.fit.memoized import Memory, memo_reason, run_visits, total_of_memory
 from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import (
-    Before,
     Minibatch,
-    RowPlan,
-    find_rows,
-    prepare,
     trace_batch,
     with_masks,
 )
 from lowerbound.fit.monitor import given_rows, scorer
-from lowerbound.fit.placed import gathered
-from lowerbound.fit.plan import Plan, check_partition, make_plan
+from lowerbound.fit.plan import Plan, make_plan
 from lowerbound.fit.posterior import History, Restart
+from lowerbound.fit.progress import host
+from lowerbound.fit.reading import Reading, Setting, open_rows, read_rows
 from lowerbound.fit.result import Fit, site_records, versions
-from lowerbound.fit.source import Call, open_call
+from lowerbound.fit.resume import of_program
 from lowerbound.fit.start import Chance, chances, start
 from lowerbound.fit.stochastic import (
     Carry,
@@ -45,31 +42,11 @@ from lowerbound.fit.stochastic import (
     schedule_of,
     stop_reason,
 )
-from lowerbound.model import Model
+from lowerbound.joint import Joint, multi_affine
 from lowerbound.update import State
 
-BATCH = 4096
-HELD_OUT = 1000  # at most; and no more than a twentieth of the rows
-FEWEST_HELD_OUT = 20
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A model call opened for minibatches: its rows, and the model on the first of them."""
-
-    call: Call
-    plan: RowPlan
-    batches: Batches
-    model: Model
-    batch: Minibatch
-    before: Before | None = None
-    where: Placement | None = None
-
-    def weighted(self) -> Minibatch:
-        """The batch with a weight for each row."""
-        batch, names = self.batch, self.plan.names
-        dtype, partition = batch.rows.engine.dtype, batch.partition
-        return prepare(self.model, names, dtype, partition, True, batch.origins, self.before)
+TRIES, SWEEPS = 8, 20  # coordinate ascents on the first batch of a mixture, and their length
+TRY_NUMBERS = 4_000_000  # responsibilities of all of them
 
 
 def run_svi(
@@ -85,6 +62,10 @@ def run_svi(
     """Fit the global factors of a model from minibatches of its rows."""
     with jax.enable_x64(True):
         setting = open_rows(function, args, kwargs, method, seed)
+        if keep is not None:
+            keep = of_program(keep, setting.model)
+        if setting.where is not None and setting.where.process != 0:
+            progress = False
         return run_setting(setting, method, seed, progress, keep, resumed)
 
 
@@ -119,7 +100,7 @@ def run_setting(
     if not run.settled and method.steps is None:
         reason = stop_reason(run, method, clock)
         warnings.warn(ConvergenceWarning(f"{reason}. Give more with steps=..."), stacklevel=4)
-    last = with_means(batch, result_of(run, method))
+    last = host(result_of(batch, run, method))
     check_proper(batch, last)
     total = total_of(setting, run, last)
     reason = stop_reason(run, method, clock)
@@ -145,65 +126,9 @@ def run_memoized(
         batch, setting.batches, method, setting.where, run, state, score, keep, progress
     )
     batch.rows.engine.certified()
-    check_proper(batch, run.state)
+    check_proper(batch, host(run.state))
     total = total_of_memory(batch, run)
-    return make_result(setting, method, seed, run, run.state, total, memo_reason(run, method))
-
-
-# --------------------------------------------------------------------------------------------------
-# Rows
-
-
-def open_rows(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: SVI,
-    seed: int,
-    before: Before | None = None,
-) -> Setting:
-    """Decide which arguments are rows, and derive the model on the first batch of them."""
-    call = open_call(function, args, kwargs)
-    plan = find_rows(function, call, method.plate)
-    source = call.source(plan.names)
-    held_out = held_out_count(method, plan.total)
-    where = placement(method.devices)
-    size = batch_size(method, plan.total - held_out, where)
-    part = (0, 1) if where is None else (where.process, where.processes)
-    batches = Batches(source, size, seed, method.sampling, held_out, part)
-    chunks = batches.chunks(0, 1, 1)
-    first = gathered({n: a[0] for n, a in next(chunks).items()}, where)
-    chunks.close()
-    model = trace_batch(function, call, plan, first)
-    check_partition(method.blocks, model)
-    batch = prepare(model, plan.names, precision(method, where), method.blocks, before=before)
-    return Setting(call, plan, batches, model, batch, before, where)
-
-
-def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
-    """Rows per step, an equal part of them on each device."""
-    devices = 1 if where is None else where.count
-    size = method.batch_size
-    if size is None:
-        return min(BATCH, rows) // devices * devices or rows
-    if size % devices:
-        raise ArgumentError(
-            f"SVI got batch_size={size} for {devices} devices.\nExpected a multiple of {devices}, "
-            f"as many rows on each device. Use batch_size={-(-size // devices) * devices}."
-        )
-    return size
-
-
-def held_out_count(method: SVI, total: int) -> int:
-    """How many rows to set aside."""
-    if method.memoized and method.monitor == "auto":
-        return 0  # the ELBO itself is there to stop by
-    if isinstance(method.monitor, int):
-        return int(method.monitor)
-    if not isinstance(method.monitor, str):
-        return 0
-    count = min(HELD_OUT, total // 20)
-    return count if count >= FEWEST_HELD_OUT else 0
+    return make_result(setting, method, seed, run, host(run.state), total, memo_reason(run, method))
 
 
 def held_out_score(setting: Setting, method: SVI, seed: int) -> Callable[[State], float] | None:
@@ -211,7 +136,7 @@ def held_out_score(setting: Setting, method: SVI, seed: int) -> Callable[[State]
     model, batch = setting.model, setting.batch
     if setting.batches.held_out:
         rows = setting.batches.held_out_rows()
-        held_out = trace_batch(model.function, setting.call, setting.plan, rows)
+        held_out = trace_batch(model.function, setting.reading.call, setting.reading.plan, rows)
     elif method.monitor is None or isinstance(method.monitor, str):
         return None
     else:
@@ -225,10 +150,16 @@ def held_out_score(setting: Setting, method: SVI, seed: int) -> Callable[[State]
 
 
 def first_state(setting: Setting, method: SVI, seed: int) -> State:
-    """Global factors that a start on the first batch leads to, before any step."""
+    """Global factors that a start on the first batch leads to, before any step.
+
+    A mixture has many local optima: there it is the best of several short coordinate ascents.
+    """
     model, batch = setting.model, setting.batch
     engine = batch.rows.engine
     seeded = assignments(engine, model)
+    if seeded is not None and not isinstance(method.init, Mapping):
+        model, batch = setting.start_rows()
+        engine = batch.rows.engine
     check_components(engine, model, seeded)
     given = {n: v - batch.origins.get(n, 0) for n, v in given_values(model, method).items()}
     for name in given:
@@ -238,18 +169,39 @@ def first_state(setting: Setting, method: SVI, seed: int) -> State:
                 "Expected values of global sites."
             )
     how = method.init if isinstance(method.init, str) else "auto"
-    chance: Chance = jax.tree.map(lambda a: a[0], chances(engine, seed, 1, how, seeded))
+    tries, sweeps = 1, 0
+    if seeded is not None and not given and how in ("auto", "k-means++", "rows"):
+        tries, sweeps = max(1, min(TRIES, TRY_NUMBERS // responsibilities(engine, seeded))), SWEEPS
+    chance = chances(engine, seed, tries, how, seeded)
     inputs = batch.example
-    key = ("svi start", how, tuple(sorted(given)), seeded)
+    key = ("svi start", how, tuple(sorted(given)), seeded, tries)
     if key not in engine.compiled:
 
         def begin(inputs: Any, chance: Chance, given: Any) -> State:
             arrays: Arrays = batch.compress(inputs)
-            return batch.shared.take(start(engine, arrays, chance, how, given, seeded))
+
+            def one(chance: Chance) -> tuple[State, Array]:
+                state = start(engine, arrays, chance, how, given, seeded)
+
+                def sweep(_: Array, loop: tuple[State, Array]) -> tuple[State, Array]:
+                    return engine.sweep(arrays, loop[0])
+
+                state, bound = jax.lax.fori_loop(0, sweeps, sweep, (state, jnp.zeros(())))
+                return batch.shared.take(state), bound
+
+            states, bounds = jax.lax.map(one, chance)
+            best = jnp.argmax(jnp.where(jnp.isfinite(bounds), bounds, -jnp.inf))
+            chosen: State = jax.tree.map(lambda a: a[best], states)
+            return chosen
 
         engine.compiled[key] = engine.compile(begin, inputs, chance, dict(given))
     state: State = engine.compiled[key](inputs, chance, dict(given))
     return doubled(state)
+
+
+def responsibilities(engine: Engine, seeded: int) -> int:
+    """How many numbers the assignments of a batch are."""
+    return math.prod(engine.family.families[seeded].statistic_shapes()["indicator"])
 
 
 def doubled(state: State) -> State:
@@ -269,18 +221,11 @@ def first_run(carry: Carry) -> Run:
     return Run(carry, 0, none, none, none, np.zeros(0, int))
 
 
-def with_means(batch: Minibatch, state: State) -> State:
-    """The state with the means that belong to its natural parameters."""
-    families = batch.shared.family.families
-    means = tuple(f.mean(n) for f, n in zip(families, state.naturals, strict=True))
-    return State(state.naturals, means)
-
-
 def check_proper(batch: Minibatch, state: State) -> None:
     """Every global factor must be a proper density; name the site whose factor is not."""
     shared = batch.shared.family
-    for block, family, natural in zip(shared.blocks, shared.families, state.naturals, strict=True):
-        if not bool(np.all(family.in_domain(natural))):
+    for block, proper in zip(shared.blocks, shared.proper(state.naturals), strict=True):
+        if not proper:
             sites = ", ".join(f"'{site}'" for site in block.sites)
             raise ArgumentError(
                 f"The factor of {sites} is improper after the last step.\nExpected a proper "
@@ -320,7 +265,7 @@ def make_result(
         restarts=(Restart(elbo, run.done, reason),),
         converged=run.settled,
         stop_reason=reason,
-        plan=svi_plan(setting, method),
+        plan=svi_plan(setting.reading, batch.rows.engine.joint, method),
         method=repr(method),
         seed=seed,
         versions=versions(),
@@ -334,10 +279,37 @@ def make_result(
         blocks=method.blocks,
         whole=False,
         terms={s.name: terms[s.name] for s in model.sites if s.name in terms},
-        plate=setting.plan.plate,
+        plate=setting.reading.plan.plate,
     )
 
 
-def svi_plan(setting: Setting, method: SVI) -> Plan:
+# --------------------------------------------------------------------------------------------------
+# The plan
+
+
+def explain_svi(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], method: SVI
+) -> Plan:
+    """The plan of a stochastic fit, from its first batch."""
+    reading = read_rows(function, args, kwargs, method, 0)
+    joint = multi_affine(reading.model, method.blocks, apart=reading.model.local)
+    return svi_plan(reading, joint, method)
+
+
+def svi_plan(reading: Reading, joint: Joint, method: SVI) -> Plan:
     """What `explain` prints of a stochastic fit."""
-    return make_plan(setting.model, setting.batch.rows.engine.joint)
+    batches, size = reading.batches, reading.batches.size
+    scale = batches.total / size
+    if method.memoized:
+        count = -(-batches.total // size)
+        how = f"visits {count} batches of {size:,} rows in turn and keeps their statistics; step 1"
+    else:
+        step = "adaptive"
+        if not isinstance(method.forgetting, str):
+            step = f"(t + {method.delay:g})^-{method.forgetting:g}"
+        kind = "without replacement" if method.sampling == "epochs" else "uniformly"
+        how = f"draws {size:,} of {batches.total:,} rows {kind}, scaled by {scale:.6g}; step {step}"
+    notes = [f"SVI {how}.", f"Sliced by rows: {', '.join(reading.plan.names)}."]
+    if batches.held_out:
+        notes.append(f"{batches.held_out:,} rows are held out, to stop by their log predictive.")
+    return make_plan(reading.model, joint, "SVI", reading.plan.total, notes)

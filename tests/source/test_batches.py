@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from lowerbound.fit.batches import Batches
-from lowerbound.fit.permutation import TABLE, network_permutation, permutation
-from lowerbound.fit.read_ahead import read_ahead
-from lowerbound.fit.source import open_call
-from lowerbound.fit.source_errors import BatchSizeError
+from lowerbound.source.batches import Batches
+from lowerbound.source.call import open_call
+from lowerbound.source.errors import BatchSizeError
+from lowerbound.source.permutation import TABLE, network_permutation, permutation
+from lowerbound.source.read_ahead import read_ahead
 
 
 def rows(n):

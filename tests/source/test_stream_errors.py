@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lowerbound.fit.batches import Batches
-from lowerbound.fit.source import open_call
-from lowerbound.fit.source_errors import BatchSizeError, RowError, StreamError
-from lowerbound.fit.stream import stream
+from lowerbound.source.batches import Batches
+from lowerbound.source.call import open_call
+from lowerbound.source.errors import BatchSizeError, RowError, StreamError
+from lowerbound.source.stream import stream
 
 
 def drain(columns, size=4):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowerbound.fit.iterable import open_iterable
-from lowerbound.fit.parquet import open_parquet
-from lowerbound.fit.rows import Rows, column_rows
-from lowerbound.fit.source_errors import StreamError
 from lowerbound.model.leaves import Column, column_names, is_frame, is_table
+from lowerbound.source.arrays import Rows, column_rows
+from lowerbound.source.errors import StreamError
+from lowerbound.source.iterable import open_iterable
+from lowerbound.source.parquet import open_parquet
 
 __all__ = ["Column", "stream"]
 

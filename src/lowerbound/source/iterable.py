@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.fit.regroup import length, regroup
-from lowerbound.fit.rows import row_dtype
-from lowerbound.fit.source import Batch, Order, not_finite
-from lowerbound.fit.source_errors import RowError, StreamError
 from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
+from lowerbound.source.arrays import row_dtype
+from lowerbound.source.call import Batch, Order, not_finite
+from lowerbound.source.errors import RowError, StreamError
+from lowerbound.source.regroup import length, regroup
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse
 
 from lowerbound.errors import ArgumentError, DataTypeError, EmptyDataError
-from lowerbound.fit.batches import Batches
-from lowerbound.fit.source import open_call
-from lowerbound.fit.source_errors import RowError, StreamError
-from lowerbound.fit.stream import stream
 from lowerbound.model.arguments import split_arguments
+from lowerbound.source.batches import Batches
+from lowerbound.source.call import open_call
+from lowerbound.source.errors import RowError, StreamError
+from lowerbound.source.stream import stream
 
 N = 40
 X = np.random.default_rng(0).standard_normal((N, 3)).round(3)

@@ -10,10 +10,10 @@ import numpy as np
 from jax.tree_util import PyTreeDef, tree_unflatten
 
 from lowerbound.errors import ArgumentError
-from lowerbound.fit.rows import Rows, open_rows
-from lowerbound.fit.source_errors import RowError, StreamError
 from lowerbound.model.arguments import named_leaves
 from lowerbound.model.leaves import Column, is_data
+from lowerbound.source.arrays import Rows, open_rows
+from lowerbound.source.errors import RowError, StreamError
 
 Batch = dict[str, np.ndarray]
 

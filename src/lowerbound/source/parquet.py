@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.fit.lanes import WINDOW, Lane, Piece, divide, pieces, skip
-from lowerbound.fit.regroup import Cutter, length, regroup
-from lowerbound.fit.rows import row_dtype
-from lowerbound.fit.source import Batch, Order, not_finite
-from lowerbound.fit.source_errors import RowError, StreamError
 from lowerbound.model.leaves import Column
+from lowerbound.source.arrays import row_dtype
+from lowerbound.source.call import Batch, Order, not_finite
+from lowerbound.source.errors import RowError, StreamError
+from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, pieces, skip
+from lowerbound.source.regroup import Cutter, length, regroup
 
 # Purposes of random numbers, beside those of batches.py: a key is (seed, purpose, lane, ...).
 RUNS, PIECES, SHUFFLE = 4, 5, 6

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lowerbound.fit.permutation import Permutation, permutation
-from lowerbound.fit.read_ahead import read_ahead
-from lowerbound.fit.source import Batch, Indexed, Order, Ordered, Source
-from lowerbound.fit.source_errors import BatchSizeError
+from lowerbound.source.call import Batch, Indexed, Order, Ordered, Source
+from lowerbound.source.errors import BatchSizeError
+from lowerbound.source.permutation import Permutation, permutation
+from lowerbound.source.read_ahead import read_ahead
 
 # One purpose, one stream of random numbers: a key is (seed, purpose, number).
 HELD_OUT, EPOCH, STEP = 1, 2, 3

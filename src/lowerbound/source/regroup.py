@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from lowerbound.fit.source import Batch
+from lowerbound.source.call import Batch
 
 
 class Cutter:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lowerbound.fit import lanes, parquet
-from lowerbound.fit.batches import Batches
-from lowerbound.fit.source import open_call
-from lowerbound.fit.stream import stream
+from lowerbound.source.batches import Batches
+from lowerbound.source.call import open_call
+from lowerbound.source.stream import stream
 
 N = 1003
 

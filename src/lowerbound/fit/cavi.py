@@ -1,0 +1,141 @@
+"""`fit` by coordinate ascent (alg:cavi): trace, derive, start, sweep, and report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.begin import assignments, check_components, given_values, precision
+from lowerbound.fit.check_input import check_observed_variance
+from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.devices import placement
+from lowerbound.fit.engine import Arrays, Engine, engine_for
+from lowerbound.fit.loop import Outcome, advance, run
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.monitor import given_rows, scorer
+from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
+from lowerbound.fit.plan import check_partition, make_plan
+from lowerbound.fit.result import Fit, make_fit
+from lowerbound.fit.resume import of_program
+from lowerbound.fit.spread import check_rows_apart, spread_rows
+from lowerbound.fit.start import Chance, chances, start
+from lowerbound.joint import inputs_of
+from lowerbound.model import Model, trace_model
+from lowerbound.update import State
+
+
+def fit_cavi(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    seed: int,
+    progress: bool | None,
+    keep: Keeper | None,
+    resumed: Mapping[str, Any] | None,
+) -> Fit:
+    """Coordinate ascent on a model, from its start or as it was `resumed`."""
+    with jax.enable_x64(True):
+        traced = trace_model(function, args, kwargs)
+        check_partition(method.blocks, traced)
+        check_observed_variance(traced)
+        if keep is not None:
+            keep = of_program(keep, traced)
+        return run_cavi(traced, args, kwargs, method, seed, progress, keep, resumed)
+
+
+def run_cavi(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    seed: int,
+    progress: bool | None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Coordinate ascent (alg:cavi) on a traced model."""
+    where = placement(method.devices)
+    spread = spread_rows(model, where)
+    dtype = precision(method, where)
+    centred = far_from_zero(model.arguments.data, dtype)
+    origins = find_origins(model, method.blocks, spread) if centred else {}
+    engine = engine_for(model, dtype, method.blocks, origins=origins, spread=spread)
+    if where is not None:
+        check_rows_apart(model, engine.joint)
+        progress = progress if where.process == 0 else False
+    seeded = assignments(engine, model)
+    check_components(engine, model, seeded)
+    given = {n: v - origins.get(n, 0) for n, v in given_values(model, method).items()}
+    arrays = engine.prepare(with_origins(inputs_of(model), origins))
+    states = starts(engine, arrays, seed, method, given, seeded)
+    score = None
+    if method.monitor is not None:
+        held_out = scorer(given_rows(model, method.monitor), engine.family, seed)
+
+        def score(state: State) -> float:
+            value = held_out(moved_back(engine.family, state, origins))
+            # Processes that round differently must still stop together.
+            return value if where is None else float(where.agree(value)[0])
+
+    outcome = run(engine, arrays, states, method, progress, score, keep, resumed)
+    engine.certified()
+    check_outcome(engine, outcome)
+    if centred or dtype == np.float32:
+        outcome = replace(outcome, state=moved_back(engine.family, outcome.state, origins))
+    plan = make_plan(model, engine.joint)
+    return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
+
+
+def starts(
+    engine: Engine,
+    arrays: Arrays,
+    seed: int,
+    method: CAVI,
+    given: Mapping[str, Any],
+    seeded: int | None,
+) -> State:
+    """Starting states of all restarts, compiled together."""
+    how = method.init if isinstance(method.init, str) else "auto"
+    key = ("start", method.restarts, how, tuple(sorted(given)), seeded)
+    chance = chances(engine, seed, method.restarts, how, seeded)
+    if key not in engine.compiled:
+
+        def every(arrays: Arrays, chance: Chance, given: Mapping[str, Any]) -> State:
+            if method.restarts == 1:
+                single = jax.tree.map(lambda a: a[0], chance)
+                one = start(engine, arrays, single, how, given, seeded)
+                first: State = jax.tree.map(lambda a: a[None], one)
+                return first
+            each: State = jax.vmap(lambda c: start(engine, arrays, c, how, given, seeded))(chance)
+            return each
+
+        engine.compiled[key] = engine.compile(every, arrays, chance, dict(given))
+        # The loop compiles at the same time, from the shapes of the states alone.
+        shapes = engine.shapes(every, arrays, chance, dict(given))
+        advance(engine, arrays, shapes, method.restarts)
+    states: State = engine.compiled[key](arrays, chance, dict(given))
+    return states
+
+
+def check_outcome(engine: Engine, outcome: Outcome) -> None:
+    """Every factor must be a proper density; name the site whose factor is not."""
+    for block, fine in zip(engine.joint.blocks, outcome.proper, strict=True):
+        if not fine:
+            sites = ", ".join(f"'{site}'" for site in block.sites)
+            raise ArgumentError(
+                f"The optimal factor of {sites} is improper: the data and the prior leave a "
+                f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
+                "proper prior."
+            )
+    if not np.isfinite(outcome.elbo):
+        raise ArgumentError(
+            f"The ELBO is {outcome.elbo} in sweep {outcome.sweeps[outcome.best]}.\n"
+            "Expected a finite bound. Rescale the data to unit variance, or start elsewhere with "
+            "lb.CAVI(init=...)."
+        )

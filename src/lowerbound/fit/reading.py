@@ -1,0 +1,149 @@
+"""Opening a call for minibatches: which rows, how many at a time, and the model on the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.begin import precision
+from lowerbound.fit.devices import Placement, placement
+from lowerbound.fit.method import SVI
+from lowerbound.fit.minibatch import Before, Minibatch, RowPlan, find_rows, prepare, trace_batch
+from lowerbound.fit.placed import gathered
+from lowerbound.fit.plan import check_partition
+from lowerbound.model import Model
+from lowerbound.source import Batches, Call, open_call
+
+BATCH = 8192
+START_ROWS = 8192  # rows on which the start of a mixture is found
+HELD_OUT = 1000  # at most; and no more than a twentieth of the rows
+FEWEST_HELD_OUT = 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model call opened for minibatches: its rows, and the model on the first of them."""
+
+    call: Call
+    plan: RowPlan
+    batches: Batches
+    model: Model
+    where: Placement | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A call opened for minibatches, with the model derived on the first of them."""
+
+    reading: Reading
+    batch: Minibatch
+    before: Before | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model on the first batch."""
+        return self.reading.model
+
+    @property
+    def batches(self) -> Batches:
+        """All batches."""
+        return self.reading.batches
+
+    @property
+    def where(self) -> Placement | None:
+        """The devices over which rows are spread."""
+        return self.reading.where
+
+    def start_rows(self) -> tuple[Model, Minibatch]:
+        """The model on enough rows to find the components of a mixture."""
+        batches, batch = self.batches, self.batch
+        count = -(-min(START_ROWS, batches.total) // batches.size)
+        if count == 1:
+            return self.model, batch
+        chunk = rows_of_batches(batches, count, self.where)
+        rows = {n: a.reshape((-1, *a.shape[2:])) for n, a in chunk.items()}
+        call, plan = self.reading.call, self.reading.plan
+        model = trace_batch(self.model.function, call, plan, rows)
+        dtype, partition = batch.rows.engine.dtype, batch.partition
+        small = prepare(model, plan.names, dtype, partition, False, batch.origins, self.before)
+        return model, small
+
+    def weighted(self) -> Minibatch:
+        """The batch with a weight for each row."""
+        batch, names = self.batch, self.reading.plan.names
+        dtype, partition = batch.rows.engine.dtype, batch.partition
+        return prepare(self.model, names, dtype, partition, True, batch.origins, self.before)
+
+
+def open_rows(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: SVI,
+    seed: int,
+    before: Before | None = None,
+) -> Setting:
+    """Derive the model on the first batch of its rows."""
+    reading = read_rows(function, args, kwargs, method, seed)
+    dtype = precision(method, reading.where)
+    names = reading.plan.names
+    batch = prepare(reading.model, names, dtype, method.blocks, before=before)
+    return Setting(reading, batch, before)
+
+
+def read_rows(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: SVI,
+    seed: int,
+) -> Reading:
+    """Decide which arguments are rows, and trace the model on the first batch of them."""
+    call = open_call(function, args, kwargs)
+    plan = find_rows(function, call, method.plate)
+    source = call.source(plan.names)
+    held_out = held_out_count(method, plan.total)
+    where = placement(method.devices)
+    size = batch_size(method, plan.total - held_out, where)
+    part = (0, 1) if where is None else (where.process, where.processes)
+    batches = Batches(source, size, seed, method.sampling, held_out, part)
+    first = {n: a[0] for n, a in rows_of_batches(batches, 1, where).items()}
+    model = trace_batch(function, call, plan, first)
+    check_partition(method.blocks, model)
+    return Reading(call, plan, batches, model, where)
+
+
+def rows_of_batches(batches: Batches, count: int, where: Placement | None) -> dict[str, Any]:
+    """The first batches, whole on every process: arrays (count, size, *row)."""
+    chunks = batches.chunks(0, count, count)
+    own = next(chunks)
+    chunks.close()
+    return gathered(own, where, axis=1)
+
+
+def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
+    """Rows per step, an equal part of them on each device."""
+    devices = 1 if where is None else where.count
+    size = method.batch_size
+    if size is None:
+        return min(BATCH, rows) // devices * devices or rows
+    if size % devices:
+        raise ArgumentError(
+            f"SVI got batch_size={size} for {devices} devices.\nExpected a multiple of {devices}, "
+            f"as many rows on each device. Use batch_size={-(-size // devices) * devices}."
+        )
+    return size
+
+
+def held_out_count(method: SVI, total: int) -> int:
+    """How many rows to set aside."""
+    if method.memoized and method.monitor == "auto":
+        return 0  # the ELBO itself is there to stop by
+    if isinstance(method.monitor, int):
+        return int(method.monitor)
+    if not isinstance(method.monitor, str):
+        return 0
+    count = min(HELD_OUT, total // 20)
+    return count if count >= FEWEST_HELD_OUT else 0
