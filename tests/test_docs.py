@@ -1,8 +1,12 @@
-"""The documentation points at things that exist."""
+"""The documentation points at things that exist, and its code runs."""
 
 import re
 from pathlib import Path
+from typing import Any
 
+import matplotlib
+import matplotlib.pyplot
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -14,3 +18,23 @@ LINK = re.compile(r"\]\(([^)#\s]+)")
 def test_relative_links_resolve(page: Path) -> None:
     targets = [link for link in LINK.findall(page.read_text("utf-8")) if "://" not in link]
     assert [link for link in targets if not (page.parent / link).exists()] == []
+
+
+def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "how-to-scale.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    code = [text for language, text in blocks if language == "python"]
+    for number, text in enumerate(code):
+        exec(compile(text, f"how-to-scale.md, block {number}", "exec"), names)
+    matplotlib.pyplot.close("all")
+    assert len(code) > 10
+    printed = capsys.readouterr().out.splitlines()
+    (said,) = [text for language, text in blocks if language == ""]
+    assert [line for line in said.splitlines() if line not in printed] == []
+    # Standard errors are about 0.015: off by thirteen of them at most.
+    for fit in (names["whole"], names["today"], names["fit"], names["again"]):
+        found = fit.mean("mu")[np.argsort(fit.mean("mu")[:, 0])]
+        np.testing.assert_allclose(found, names["means"], atol=0.2)

@@ -19,7 +19,13 @@ def example(name):
 
 def test_every_example_is_run_here():
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert names == {"ard_regression", "missing_data", "paper_mixture", "topics"}
+    assert names == {
+        "ard_regression",
+        "missing_data",
+        "paper_mixture",
+        "stream_parquet",
+        "topics",
+    }
 
 
 def test_paper_mixture(tmp_path, capsys):
@@ -58,6 +64,21 @@ def test_missing_data(capsys):
     assert fit.converged
     error, spread = re.findall(r"(?:error|against) ([\d.]+)", capsys.readouterr().out)
     assert float(error) < float(spread) / 2
+
+
+def test_stream_parquet(tmp_path, capsys):
+    for _ in range(2):  # it may be run again in the same folder
+        fit = example("stream_parquet").main(n=6000, batch_size=200, output=tmp_path)
+    assert fit.plan.data_plate == "data (6000)"
+    assert len(list((tmp_path / "rows").glob("*.parquet"))) == 4
+    found = fit.mean("mu")[np.argsort(fit.mean("mu")[:, 0])]
+    # Standard errors are below 0.03: off by seven of them at most.
+    np.testing.assert_allclose(found, [[-4.0, 0.0], [0.0, 4.0], [4.0, 0.0]], atol=0.2)
+    text = capsys.readouterr().out
+    assert "SVI draws 200 of 5,700 rows without replacement" in text
+    assert "300 rows are held out" in text
+    assert text.count("Taken up from") == text.count(": the same fit") == 2
+    assert f"{fit.history.rows[-1]:,} rows  {fit.history.held_out[-1]:.4f}" in text
 
 
 def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):

@@ -122,3 +122,74 @@ def test_verdict_counts_the_restarts_that_agree(fit):
     assert verdict(fit) == (
         f"Converged after {n} sweeps; {close} of 3 restarts end within 0.1 nats of the best ELBO."
     )
+
+
+# --- Stochastic fits ---
+
+ROWS = np.random.default_rng(1).normal(size=(1200, 2)) + 8.0 * np.repeat([0, 1], 600)[:, None]
+
+
+@pytest.fixture(scope="module", params=["noisy", "short", "memoised"])
+def stochastic(request):
+    method = {
+        "noisy": lb.SVI(batch_size=100, steps=12),
+        "short": lb.SVI(batch_size=100, steps=6, monitor=None),  # sees half of the rows
+        "memoised": lb.SVI(batch_size=300, memoized=True, monitor=100),
+    }[request.param]
+    return request.param, lb.fit(mixture, ROWS, K=2, method=method)
+
+
+def test_elbo_of_a_stochastic_fit_is_drawn_by_rows(stochastic):
+    name, fit = stochastic
+    ax = lb.plot.elbo(fit)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), fit.history.rows)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.history.elbo)
+    assert ax.get_ylabel() == "ELBO (nats)"
+    panels = ax.figure.axes
+    assert panels[-1].get_xlabel() == "rows seen"
+    assert len(panels) == (1 if name == "short" else 2)
+    if name != "short":
+        np.testing.assert_array_equal(panels[1].lines[0].get_ydata(), fit.history.held_out)
+        assert "nats per row" in panels[1].get_ylabel()
+    ax.figure.canvas.draw()
+    ticks = [float(t.get_text().replace("−", "-")) for t in ax.get_yticklabels()]
+    np.testing.assert_allclose(ticks, ax.get_yticks())
+
+
+def test_the_result_of_a_noisy_run_has_two_standard_errors(stochastic):
+    name, fit = stochastic
+    ax = lb.plot.elbo(fit)
+    if name == "memoised":
+        assert ax.get_legend() is None
+        assert ax.lines[0].get_ydata()[-1] == pytest.approx(fit.elbo)
+        return
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    where = "on all rows" if name == "noisy" else "on rows drawn anew"
+    assert texts == ["noisy, from minibatches", f"the result, {where}"]
+    point, *bars = ax.containers[0].lines
+    assert point.get_ydata() == pytest.approx([fit.elbo])
+    if name == "short":
+        (span,) = bars[-1][0].get_segments()
+        assert np.ptp(span[:, 1]) == pytest.approx(4 * fit.elbo_error)
+        assert fit.elbo_error > 0
+
+
+def test_axes_given_hold_the_elbo_alone(stochastic):
+    _, fit = stochastic
+    other = plt.figure().subplots()
+    assert lb.plot.elbo(fit, ax=other) is other
+    assert other.figure.axes == [other]
+    assert other.get_xlabel() == "rows seen"
+
+
+def test_report_of_a_stochastic_fit(stochastic, tmp_path):
+    name, fit = stochastic
+    page = lb.report(fit, tmp_path / "report.html").read_text("utf-8")
+    rows = f"{fit.history.rows[-1]:,} rows."
+    state = "Converged" if fit.converged else "Not converged"
+    assert f"<p>{state} after {fit.restarts[0].sweeps} steps, {rows} ELBO {fit.elbo:,.2f}" in page
+    assert ("(an estimate, standard error" in page) == (name == "short")
+    below = "" if name == "short" else "; below, the average log predictive of rows held out"
+    assert f"<figcaption>The ELBO by rows seen{below}.</figcaption>" in page
+    assert "sweep" not in page
+    assert "mu[1, 1]" in page

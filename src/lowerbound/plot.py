@@ -41,9 +41,29 @@ def _bare(ax: Axes) -> None:
 
 
 def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
-    """The ELBO (eq:elbo) of the kept restart by sweep; where the other restarts ended, as dots."""
-    if ax is None:
-        _, ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")
+    """The ELBO (eq:elbo) of the kept restart by sweep; where the other restarts ended, as dots.
+
+    Of a stochastic fit: its noisy estimates by rows seen, and the ELBO of the result; rows held out
+    have a panel of their own below, unless `ax` is given. Returns the axes of the ELBO.
+    """
+    if fit.whole:
+        ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+        _by_sweep(fit, ax)
+    elif ax is not None or not len(fit.history.held_out):
+        ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+        _by_rows(fit, ax)
+        ax.set_xlabel("rows seen", fontsize=9)
+    else:
+        _, (ax, below) = _pyplot().subplots(
+            2, sharex=True, figsize=(5, 4.6), layout="constrained", height_ratios=[3, 2]
+        )
+        _by_rows(fit, ax)
+        _held_out(fit, below)
+        below.set_xlabel("rows seen", fontsize=9)
+    return ax
+
+
+def _by_sweep(fit: Fit, ax: Axes) -> None:
     values = fit.history.elbo
     sweeps = np.arange(1, len(values) + 1)
     ends = [(r.sweeps, r.elbo) for r in fit.restarts if np.isfinite(r.elbo)]
@@ -56,7 +76,47 @@ def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("sweep", fontsize=9)
     ax.set_ylabel("ELBO (nats)", fontsize=9)
     _bare(ax)
-    return ax
+
+
+def _by_rows(fit: Fit, ax: Axes) -> None:
+    """The history of a stochastic fit, and the ELBO of its result with two standard errors."""
+    rows, values = fit.history.rows, fit.history.elbo
+    if "memoized=True" in fit.method:  # sums over all rows after every pass: nothing is noisy
+        ax.plot(rows, values, ".-", color=COLOURS[0], lw=1.8, ms=8)
+    else:
+        ax.plot(rows, values, ".-", color=FAINT, lw=1, ms=4, label="noisy, from minibatches")
+        kind = "all rows" if fit.elbo_error == 0 else "rows drawn anew"
+        ax.errorbar(
+            rows[-1:],
+            np.full(len(rows[-1:]), fit.elbo),
+            yerr=2 * fit.elbo_error if fit.elbo_error > 0 else None,
+            fmt="o",
+            color=COLOURS[0],
+            ms=6,
+            capsize=3,
+            label=f"the result, on {kind}",
+        )
+        # Above the panel: noise leaves no corner of it free.
+        ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+    ax.set_ylabel("ELBO (nats)", fontsize=9)
+    _rows_axis(ax)
+
+
+def _held_out(fit: Fit, ax: Axes) -> None:
+    rows, values = fit.history.rows, fit.history.held_out
+    ax.plot(rows, values, ".-", color=COLOURS[1], lw=1.8, ms=6)
+    ax.set_ylabel("held-out log predictive\n(nats per row)", fontsize=9)
+    _rows_axis(ax)
+
+
+def _rows_axis(ax: Axes) -> None:
+    from matplotlib.ticker import EngFormatter, ScalarFormatter
+
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+    # Nats are read off the axis: no offset to add in the head.
+    ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+    ax.ticklabel_format(axis="y", style="plain")
+    _bare(ax)
 
 
 def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -> np.ndarray:

@@ -32,14 +32,23 @@ figcaption, .small { color: #666; font-size: .9rem; }
 
 def verdict(fit: Fit) -> str:
     """Whether the fit converged, and how many restarts found the best ELBO."""
+    state = "Converged" if fit.converged else "Not converged"
+    if not fit.whole:
+        seen = f", {fit.history.rows[-1]:,} rows" if len(fit.history.rows) else ""
+        return f"{state} after {fit.restarts[0].sweeps} steps{seen}."
     close = sum(r.elbo >= fit.elbo - AGREEMENT for r in fit.restarts)
     many = (
         f"{close} of {len(fit.restarts)} restarts end within {AGREEMENT} nats of the best ELBO"
         if len(fit.restarts) > 1
         else "there was one restart, so other optima were not looked for"
     )
-    state = "Converged" if fit.converged else "Not converged"
     return f"{state} after {len(fit.history.elbo)} sweeps; {many}."
+
+
+def _bound(fit: Fit) -> str:
+    """The ELBO, with its standard error where it is an estimate."""
+    error = "" if fit.elbo_error == 0 else f" (an estimate, standard error {fit.elbo_error:,.2f})"
+    return f"ELBO {fit.elbo:,.2f} nats{error}."
 
 
 def report(
@@ -63,7 +72,7 @@ def report(
     versions = ", ".join(f"{name} {version}" for name, version in fit.versions.items())
     parts = [
         f"<h1>{escape(heading)}</h1>",
-        f"<p>{escape(verdict(fit))} ELBO {fit.elbo:,.2f} nats.</p>",
+        f"<p>{escape(verdict(fit))} {escape(_bound(fit))}</p>",
         *(_figure(figure, caption) for caption, figure in _figures(fit, figures).items()),
         "<h2>What was derived</h2>",
         f"<pre>{escape(str(fit.plan))}</pre>",
@@ -89,7 +98,11 @@ def _figures(fit: Fit, figures: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return figures
     from lowerbound import plot
 
-    return {"The ELBO by sweep.": plot.elbo(fit).figure}
+    caption = "The ELBO by sweep."
+    if not fit.whole:
+        below = "; below, the average log predictive of rows held out"
+        caption = f"The ELBO by rows seen{below if len(fit.history.held_out) else ''}."
+    return {caption: plot.elbo(fit).figure}
 
 
 def _figure(figure: Any, caption: str) -> str:

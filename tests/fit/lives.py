@@ -17,16 +17,17 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 import lowerbound as lb
 from lowerbound.fit.checkpoint import Keeper, available
+from tests.fit.batched import numbers
 
 PAUSE = 0.004  # seconds, before a write, and in it before the two fsync and the renaming
 LONGEST = 0.4  # seconds that a life may last after its first write begins
@@ -50,8 +51,11 @@ def sum_of_two(y):
         numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
 
 
-def few_numbers() -> tuple[np.ndarray]:
-    return (np.random.default_rng(0).normal(size=5),)
+def few_numbers(count: int = 5) -> tuple[np.ndarray]:
+    return (np.random.default_rng(0).normal(size=count),)
+
+
+APART = [("a",), ("b",)]
 
 
 RUNS = {
@@ -60,18 +64,24 @@ RUNS = {
     "cavi": Run(
         sum_of_two,
         few_numbers,
-        lb.CAVI(blocks=[("a",), ("b",)], restarts=2, tolerance=0.0, max_sweeps=1500),
+        lb.CAVI(blocks=APART, restarts=2, tolerance=0.0, max_sweeps=1500),
         every=3,
     ),
+    # Evaluations are 3 steps apart, so that checkpoints lie between them.
+    "svi": Run(
+        sum_of_two,
+        partial(few_numbers, 41),
+        lb.SVI(batch_size=4, blocks=APART, steps=2003, forgetting=0.6, average=True, monitor=None),
+        every=4,
+    ),
+    # A pass is 11 visits, so that most checkpoints lie inside one.
+    "svi-memoized": Run(
+        sum_of_two,
+        partial(few_numbers, 41),
+        lb.SVI(batch_size=4, blocks=APART, steps=2003, memoized=True),
+        every=4,
+    ),
 }
-
-
-def result(fit: lb.Fit) -> dict[str, np.ndarray]:
-    """All numbers of a fit but its seconds."""
-    leaves = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(fit.state))}
-    restarts = np.array([(r.elbo, r.sweeps) for r in fit.restarts])
-    reason = np.array(fit.stop_reason)
-    return {"elbo": fit.history.elbo, "restarts": restarts, "reason": reason, **leaves}
 
 
 def go_on(run: Run, folder: Path) -> lb.Fit:
@@ -148,7 +158,7 @@ def main(name: str, folder: Path, seed: int, kills: int) -> None:
         "straight": lambda: lb.fit(run.model, *run.arguments(), method=run.method, seed=3),
     }
     for title, task in tasks.items():
-        code = forked(lambda: np.savez(folder / title, **result(task())))  # noqa: B023
+        code = forked(lambda: np.savez(folder / title, **numbers(task())))  # noqa: B023
         if code != 0:
             raise SystemExit(f"the {title} run ended with {code}")
     print(json.dumps({"kills": kills, "inside": landed}))

@@ -1,6 +1,7 @@
 """Run by the tests of devices in processes of their own, where JAX sees several devices.
 
-`python -m tests.fit.many_devices four` checks the laws on four simulated devices;
+`python -m tests.fit.many_devices four` checks the laws on four simulated devices, and
+`python -m tests.fit.many_devices minibatches NAME HOW ...` those of minibatches (see `batched`);
 `python -m tests.fit.many_devices process ADDRESS RANK FOLDER` is one of two processes.
 """
 
@@ -18,6 +19,7 @@ from lowerbound.fit.spread import SpreadArray, spread_rows
 from lowerbound.fit.start import chances, start
 from lowerbound.joint import inputs_of
 from lowerbound.model import trace_model
+from tests.fit.batched import assert_close, batched, numbers
 from tests.models.case import Case
 from tests.models.zoo import CASES
 
@@ -101,6 +103,12 @@ def four() -> None:
     print("four devices: same numbers")
 
 
+def minibatches(*runs: str) -> None:
+    for name, how in zip(runs[::2], runs[1::2], strict=True):
+        assert_close(numbers(batched(name, how, 4)), numbers(batched(name, how)))
+        print(name, how)
+
+
 def process(address: str, rank: int, folder: str) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, 2, rank)
@@ -123,5 +131,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     if sys.argv[1] == "four":
         four()
+    elif sys.argv[1] == "minibatches":
+        minibatches(*sys.argv[2:])
     else:
         process(sys.argv[2], int(sys.argv[3]), sys.argv[4])

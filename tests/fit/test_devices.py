@@ -21,6 +21,8 @@ from jax.sharding import Mesh
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.devices import EXPECTED, Placement, placement
+from lowerbound.fit.reading import batch_size
+from tests.fit.batched import ALL
 from tests.fit.many_devices import TWO, assert_same, case_of, fitted
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +59,37 @@ def test_four_devices_give_the_numbers_of_one():
     assert printed.endswith("four devices: same numbers\n")
 
 
+SOME = [("mixture", "averaged"), ("regression", "plain"), ("topics", "memoized")]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [SOME, pytest.param([run for run in ALL if run not in SOME], marks=pytest.mark.slow)],
+    ids=["some", "others"],
+)
+def test_minibatches_on_four_devices_give_the_numbers_of_one(runs):
+    """Batches of 16 or 8 rows, a last one that is shorter, and every kind of stochastic fit."""
+    flags = "--xla_force_host_platform_device_count=4"
+    named = [word for run in runs for word in run]
+    (printed,) = output(start("minibatches", *named, flags=flags))
+    assert printed.split() == named
+
+
+def test_a_batch_that_devices_cannot_share():
+    class Four(Placement):
+        count = 4
+
+    four = Four(Mesh(np.asarray(jax.devices()), ("rows",)))
+    with pytest.raises(ArgumentError) as caught:
+        batch_size(lb.SVI(batch_size=10), 100, four)
+    assert str(caught.value) == (
+        "SVI got batch_size=10 for 4 devices.\nExpected a multiple of 4, as many rows on each "
+        "device. Use batch_size=12."
+    )
+    assert batch_size(lb.SVI(), 102, four) == 100
+    assert batch_size(lb.SVI(), 3, None) == 3
+
+
 def test_two_processes_give_the_numbers_of_one(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -70,8 +103,8 @@ def test_two_processes_give_the_numbers_of_one(tmp_path):
     for text in printed:
         assert text.endswith(
             "Argument 'x' of process 1 differs from that of process 0.\n"
-            "Expected the same call of fit in every process: each holds the whole data and places "
-            "its own rows.\n"
+            "Expected the same call of fit in every process: each takes its own rows of the same "
+            "data.\n"
         )
 
 

@@ -106,7 +106,16 @@ def _half(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
     sums, entropies = local_sums(batch, {**inputs, "weights": weights}, means)
     first = jnp.zeros(batch.rows.count).at[0].set(1.0)
     ones = [local_sums(batch, {**inputs, "weights": w}, means) for w in (first, weights - first)]
-    return {"kept": (sums, entropies), "added": jax.tree.map(jnp.add, *ones)}
+    # A full step on the half, as though it were repeated: N/B = 2.
+    schedule = RobbinsMonro(1.0, 1.0)
+    carry = first_carry(batch, schedule, state)
+    repeated = {**inputs, "weights": weights}
+    moved, _ = one_step(batch, schedule, repeated, carry, 2.0 * jnp.ones(()))
+    return {
+        "kept": (sums, entropies),
+        "added": jax.tree.map(jnp.add, *ones),
+        "step": moved.state.naturals,
+    }
 
 
 def _seen(batch: Minibatch, kept: Any, state: State) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lowerbound.fit import lanes, parquet
+from lowerbound.source import lanes, parquet
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
 from lowerbound.source.stream import stream
@@ -78,7 +78,8 @@ def test_columns_of_files_become_arguments(folder):
     np.testing.assert_array_equal(outline["x"][3], [0.25, 0.0])
     for batch in Batches(call.source(["x", "y"]), 100, seed=0).lap():
         np.testing.assert_array_equal(batch["x"], np.c_[batch["y"] + 0.25, -batch["y"]])
-    assert open_call(model, (), stream(folder, x="b")).outline()[1]["x"].dtype == np.float32
+    single = open_call(model, (), stream(folder, x="b")).source(["x"])
+    assert next(Batches(single, 100, seed=0).lap())["x"].dtype == np.float32
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -103,6 +104,34 @@ def test_processes_share_the_rows_of_files(folder, aside, parts):
     assert len({len(lap) for lap in laps}) == 1
     found = np.concatenate([np.concatenate(lap) for lap in laps])
     np.testing.assert_array_equal(np.sort(np.r_[found, held]), np.arange(N))
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("aside", [0, 1, 2, 100])
+@pytest.mark.parametrize("parts", [2, 4])
+def test_batches_of_files_do_not_depend_on_the_number_of_processes(folder, aside, parts):
+    """Drawn batches are the same in the same order; those of a lap hold the same rows."""
+    source = opened(stream(folder, x="id"))
+    whole = Batches(source, 24, 7, held_out=aside)
+    processes = [Batches(source, 24, 7, held_out=aside, part=(p, parts)) for p in range(parts)]
+    shared = np.concatenate([ids(process, 3, 90) for process in processes], axis=1)
+    np.testing.assert_array_equal(shared, ids(whole, 3, 90))
+    laps = [[batch["x"] for batch in process.lap()] for process in processes]
+    for shares, batch in zip(zip(*laps, strict=True), whole.lap(), strict=True):
+        np.testing.assert_array_equal(np.sort(np.concatenate(shares)), np.sort(batch["x"]))
+
+
+@pytest.mark.parametrize("size", [12, 30, 252])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_the_sizes_of_the_batches_of_a_lap(folder, size, parts):
+    """Whether or not the lanes of a process divide its share of a batch."""
+    source = opened(stream(folder, x="id"))
+    processes = [Batches(source, size, 7, held_out=1, part=(p, parts)) for p in range(parts)]
+    lengths = [[len(batch["x"]) for batch in process.lap()] for process in processes]
+    for process in processes:
+        np.testing.assert_array_equal(process.lap_sizes, np.sum(lengths, axis=0))
+    assert processes[0].lap_sizes.all()
+    assert processes[0].lap_sizes.sum() == N - 1
 
 
 @pytest.mark.usefixtures("small_windows")

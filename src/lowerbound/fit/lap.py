@@ -20,20 +20,27 @@ from lowerbound.joint.expected import Expected
 from lowerbound.update import State
 
 
+def filler(batch: Minibatch) -> dict[str, np.ndarray]:
+    """The inputs of one row, the same in every process: the first that the model was traced on."""
+    return {n: np.asarray(a)[:1] for n, a in batch.example.items() if n in batch.names}
+
+
 def padded(
-    batch: Minibatch, rows: Mapping[str, Any], size: int, spare: Mapping[str, Any]
+    batch: Minibatch, rows: Mapping[str, Any], size: int, spare: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The inputs of a batch of `size` rows, those that are missing copied with weight zero."""
+    """The inputs of a batch of `size` rows, those that are missing like `spare`, of weight zero.
+
+    A search for local factors ends when those of all rows have settled, the added ones too: they
+    must not depend on what was read before, nor on how rows are shared among processes.
+    """
     count = len(next(iter(rows.values())))
-    inputs = batch.inputs(rows if count else spare)
-    inputs = {n: _longer(a, size) for n, a in inputs.items()}
+    inputs = batch.inputs(rows)
+    if count < size:
+        inputs = {
+            n: np.concatenate([a, np.repeat(spare[n], size - count, axis=0).astype(a.dtype)])
+            for n, a in inputs.items()
+        }
     return {**inputs, "weights": (np.arange(size) < count).astype(float)}
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    if len(array) >= size:
-        return array[:size]
-    return np.concatenate([array, np.repeat(array[-1:], size - len(array), axis=0)])
 
 
 def local_sums(
@@ -85,7 +92,7 @@ def lap_total(
     means = batch.shared.put(state).means
     fixed = batch.fixed
     total: Any = None
-    spare: Mapping[str, Any] = {}
+    spare = filler(batch)
     inputs: dict[str, np.ndarray] = {}
     values: list[float] = []
 
@@ -95,7 +102,6 @@ def lap_total(
 
     for rows in laps:
         inputs = padded(batch, rows, size, spare)
-        spare = rows if len(next(iter(rows.values()))) else spare
         key = ("lap", size, tuple(batch.prior))
         *found, value = compiled(engine, where, key, once, 0, inputs, fixed, means)(
             inputs, fixed, means

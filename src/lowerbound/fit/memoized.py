@@ -22,7 +22,7 @@ from lowerbound.errors import DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.devices import Placement
-from lowerbound.fit.lap import Total, local_sums, padded
+from lowerbound.fit.lap import Total, filler, local_sums, padded
 from lowerbound.fit.loop import rounding
 from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Minibatch
@@ -46,7 +46,7 @@ class Memory:
     memo: Kept
     total: Kept
     visits: int
-    elbo: np.ndarray  # one per pass, the first of them noisy
+    elbo: np.ndarray  # one per pass; that of a first pass cut short is noisy
     held_out: np.ndarray
     seconds: np.ndarray
     rows: np.ndarray
@@ -110,12 +110,12 @@ def run_visits(
 ) -> Memory:
     """Visit batches in turn, pass after pass, until the ELBO has settled."""
     engine = batch.rows.engine
-    count = -(-batches.total // batches.size)
+    sizes = batches.lap_sizes
+    count = len(sizes)
     limit = method.steps or 1000 * count
-    sizes = np.minimum(batches.size, batches.total - batches.size * np.arange(count))
     fixed = batch.fixed
     share = batches.size // batches.part[1]
-    spare: Mapping[str, Any] = {}
+    spare = filler(batch)
     if run is None:
         assert state is not None
         run = _first(batch, state, count)
@@ -135,7 +135,6 @@ def run_visits(
                 if number < first:
                     continue
                 inputs = padded(batch, own, share, spare)
-                spare = own if len(next(iter(own.values()))) else spare
                 old = jax.tree.map(lambda a, i=number: a[i], memo)
                 others = jax.tree.map(np.subtract, total, old)
                 seen = 1.0 if lap else float(sizes[: number + 1].sum() / batches.total)
@@ -148,9 +147,9 @@ def run_visits(
                 for stored, new in zip(jax.tree.leaves(memo), jax.tree.leaves(kept), strict=True):
                     stored[number] = new
                 run = _visited(run, engine.dtype, state, memo, total, float(bound), lap)
-                finished = number == count - 1
-                if finished:
-                    run = _passed(run, method, batches, score, began)
+                if number == count - 1 or run.visits >= limit:
+                    done = lap * batches.total + int(sizes[: number + 1].sum())
+                    run = _evaluated(run, method, done, score, began)
                     bar.update(run.visits, f"ELBO {run.elbo[-1]:.6g}")
                 if keep is not None and (
                     run.visits == keep.next(run.visits - 1) or run.over(limit)
@@ -201,7 +200,7 @@ def _visited(
     )
 
 
-def _passed(run: Memory, method: SVI, batches: Batches, score: Any, began: float) -> Memory:
+def _evaluated(run: Memory, method: SVI, done: int, score: Any, began: float) -> Memory:
     """The run with its history one pass longer; settled when the ELBO gained little."""
     elbo = np.append(run.elbo, run.bound)
     held_out = run.held_out
@@ -216,7 +215,7 @@ def _passed(run: Memory, method: SVI, batches: Batches, score: Any, began: float
         elbo=elbo,
         held_out=held_out,
         seconds=np.append(run.seconds, time.perf_counter() - began),
-        rows=np.append(run.rows, len(elbo) * batches.total),
+        rows=np.append(run.rows, done),
         settled=settled,
     )
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, ShapeError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Arrays, engine_for
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
@@ -124,14 +124,24 @@ def trace_batch(
     function: Callable[..., Any], call: Call, plan: RowPlan, rows: Mapping[str, Any]
 ) -> Model:
     """The model on some rows, which must differ from the whole in the number of rows alone."""
-    model = trace_model(function, *call.put(rows), plan.plate)
     count = len(next(iter(rows.values())))
+    try:
+        model = trace_model(function, *call.put(rows), plan.plate)
+    except ShapeError as error:
+        if count == plan.total:
+            raise
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(
+            f"The model fits its {plan.total} rows, but not a batch of {count}: {reason}\n"
+            "Expected every size to follow from the data: write "
+            f'numpyro.plate("{plan.plate or "rows"}", len({plan.names[0]})).'
+        ) from error
     plate = model.data_plate
     if plan.plate is not None and (plate is None or plate.size != count):
         found = "absent" if plate is None else f"of size {plate.size}"
         raise ArgumentError(
             f"On a batch of {count} rows, plate '{plan.plate}' is {found}.\n"
-            "Expected its size to follow from the data: write "
+            "Expected one member for each entry along the first axis of the data: write "
             f'numpyro.plate("{plan.plate}", len({plan.names[0]})).'
         )
     for name, site in model.latent.items():
@@ -287,8 +297,10 @@ def prepare(
     rows = Rows(model, engine, local, axes)
     check_locals(rows)
     numbers = tuple(b.number for b in engine.joint.blocks if b.number not in local)
-    blocks = [replace(engine.joint.blocks[n], number=i) for i, n in enumerate(numbers)]
-    shared = Shared(numbers, MeanField.of(tuple(blocks)), len(engine.joint.blocks))
+    if "global factors" not in engine.compiled:  # one family for all fits of the program
+        own = [replace(engine.joint.blocks[n], number=i) for i, n in enumerate(numbers)]
+        engine.compiled["global factors"] = MeanField.of(tuple(own))
+    shared = Shared(numbers, engine.compiled["global factors"], len(engine.joint.blocks))
     inside = tuple(s for s in engine.joint.summands if s.site in axes)
     outside = tuple(s for s in engine.joint.summands if s.site not in axes)
     first = engine.joint.slots

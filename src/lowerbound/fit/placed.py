@@ -28,6 +28,7 @@ def compiled(
     The arrays of `inputs` hold rows along `axis`: on many devices each holds its part of them, and
     everything else, the results too, is whole on every device. Each process gives its own rows.
     """
+    key = (*key, *(np.dtype(a.dtype) for a in inputs.values()))  # rows may be in single precision
     if where is None:
         if key not in engine.compiled:
             engine.compiled[key] = engine.compile(function, dict(inputs), *rest)

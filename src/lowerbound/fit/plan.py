@@ -130,8 +130,8 @@ def make_plan(
         )
     missing = {name: int(np.sum(mask)) for name, mask in model.missing.items()}
     for name, count in missing.items():
-        seen = " in the first batch" if total is not None else ""
-        remarks.append(f"Site '{name}' has {count} missing entries{seen}; they are integrated out.")
+        entries = f"{count} missing entries" if total is None else "missing entries"
+        remarks.append(f"Site '{name}' has {entries}; they are integrated out.")
     plate = model.data_plate
     return Plan(
         model=getattr(model.function, "__name__", type(model.function).__name__),

@@ -45,7 +45,7 @@ def new_call(
     signature = inspect.signature(model.function)
     old = signature.bind(*args, **kwargs).arguments
     new = signature.bind_partial(*new_args, **new_kwargs).arguments
-    rows = _row_count(model)
+    rows = rows_in(model)
     merged: dict[str, Any] = {}
     for name, value in old.items():
         stale = any(
@@ -60,7 +60,8 @@ def new_call(
     return call.args, dict(call.kwargs)
 
 
-def _row_count(model: Model) -> int:
+def rows_in(model: Model) -> int:
+    """The number of rows of the data plate; without one, of the first observed site."""
     if model.data_plate is not None:
         return model.data_plate.size
     shapes = [s.batch_shape for s in model.observed.values() if s.batch_shape]
@@ -139,7 +140,8 @@ class Rows:
 
         def more(carry: tuple[Array, State, Array, Array]) -> Array:
             t, _, bound, change = carry
-            return (t < sweeps) & (change > tolerance * jnp.maximum(abs(bound), 1.0))
+            settled = change <= tolerance * jnp.maximum(abs(bound), 1.0)
+            return (t < sweeps) & ((t == 0) | ~settled)
 
         first = (jnp.zeros((), int), state, jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
         return jax.lax.while_loop(more, body, first)[1]

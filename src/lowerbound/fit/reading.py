@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.begin import precision
@@ -13,6 +16,8 @@ from lowerbound.fit.method import SVI
 from lowerbound.fit.minibatch import Before, Minibatch, RowPlan, find_rows, prepare, trace_batch
 from lowerbound.fit.placed import gathered
 from lowerbound.fit.plan import check_partition
+from lowerbound.fit.resume import fingerprint
+from lowerbound.fit.spread import check_agreement
 from lowerbound.model import Model
 from lowerbound.source import Batches, Call, open_call
 
@@ -63,7 +68,7 @@ class Setting:
         if count == 1:
             return self.model, batch
         chunk = rows_of_batches(batches, count, self.where)
-        rows = {n: a.reshape((-1, *a.shape[2:])) for n, a in chunk.items()}
+        rows = {n: a.reshape((-1, *a.shape[2:]))[: batches.total] for n, a in chunk.items()}
         call, plan = self.reading.call, self.reading.plan
         model = trace_batch(self.model.function, call, plan, rows)
         dtype, partition = batch.rows.engine.dtype, batch.partition
@@ -106,13 +111,41 @@ def read_rows(
     source = call.source(plan.names)
     held_out = held_out_count(method, plan.total)
     where = placement(method.devices)
+    if where is not None and where.processes > 1:
+        words = fingerprint(function, args, kwargs)
+        check_agreement({name: zlib.crc32(text.encode()) for name, text in words.items()}, where)
     size = batch_size(method, plan.total - held_out, where)
     part = (0, 1) if where is None else (where.process, where.processes)
     batches = Batches(source, size, seed, method.sampling, held_out, part)
     first = {n: a[0] for n, a in rows_of_batches(batches, 1, where).items()}
-    model = trace_batch(function, call, plan, first)
+    model = trace_batch(function, call, plan, with_missing(first, call.masked))
     check_partition(method.blocks, model)
     return Reading(call, plan, batches, model, where)
+
+
+def with_missing(rows: Mapping[str, Any], masked: Set[str]) -> dict[str, Any]:
+    """The rows to trace a model on: each argument with missing entries has some among them.
+
+    A later batch may have entries missing where this one has none, and two arguments may have the
+    same entries missing here alone: so row k is marked as missing in the k-th such argument.
+    """
+    names = [name for name in rows if name in masked]
+    found = {name: np.ma.getmaskarray(rows[name]) for name in names}
+    if not names or (len(names) == 1 and found[names[0]].any()):
+        return dict(rows)
+    count = len(rows[names[0]])
+    if count <= len(names):
+        raise ArgumentError(
+            f"A batch has {count} rows, and entries are missing in {', '.join(names)}.\n"
+            f"Expected batches of at least {len(names) + 1} rows, from which the sites with "
+            "missing entries can be told. Use a larger batch_size."
+        )
+    marked = {}
+    for k, name in enumerate(names):
+        mask = found[name].copy()
+        mask[k] = True
+        marked[name] = np.ma.array(np.ma.getdata(rows[name]), mask=mask)
+    return {**rows, **marked}
 
 
 def rows_of_batches(batches: Batches, count: int, where: Placement | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from lowerbound.fit.predict import (
     log_mean_exp,
     new_call,
     predictive_draws,
+    rows_in,
     rows_of,
 )
 from lowerbound.fit.saved import Saved, needs_data
@@ -189,14 +190,19 @@ class Fit:
         if not names:
             return {}
         data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
-        locals_ = [model.draw(jax.random.key(i)) for i in range(2)]
-        found = [
-            jax.jit(jax.vmap(lambda v, own=own: model.deterministic_values({**own, **v}, data)))(
-                dict(values)
-            )
-            for own in ({n: a for n, a in one.items() if n in model.local} for one in locals_)
-        ]
-        # What changes with the local variables belongs to the rows, which are not all here.
+        count = rows_in(model)
+        alike = {
+            n: jnp.broadcast_to(a[:1], a.shape) if len(a) == count else a for n, a in data.items()
+        }
+        found = []
+        for seed, rows in enumerate((data, alike)):
+            own = {n: a for n, a in model.draw(jax.random.key(seed)).items() if n in model.local}
+
+            def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
+                return model.deterministic_values({**own, **v}, rows)
+
+            found.append(jax.jit(jax.vmap(values_of))(dict(values)))
+        # What changes with the rows or their local variables is theirs, and they are not all here.
         return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
     # -- the bound --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ function, so arrays cross it padded; inside, the rows are those of the model.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -197,16 +197,26 @@ def spread_rows(model: Model, placement: Placement | None) -> Spread | None:
 
 def check_same_data(model: Model, placement: Placement) -> None:
     """Every process must pass the same arguments, for each places a part of them."""
-    if placement.processes == 1:
-        return
-    for name, array in model.arguments.data.items():
-        found = placement.agree(zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
+    if placement.processes > 1:
+        check_agreement(
+            {
+                name: zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)
+                for name, array in model.arguments.data.items()
+            },
+            placement,
+        )
+
+
+def check_agreement(digests: Mapping[str, int], placement: Placement) -> None:
+    """The digest of every argument must be the same in all processes."""
+    for name, digest in digests.items():
+        found = placement.agree(digest)
         if (found != found[0]).any():
             other = int(np.argmax(found != found[0]))
             raise ArgumentError(
                 f"Argument '{name}' of process {other} differs from that of process 0.\n"
-                "Expected the same call of fit in every process: each holds the whole data and "
-                "places its own rows."
+                "Expected the same call of fit in every process: each takes its own rows of the "
+                "same data."
             )
 
 

@@ -30,6 +30,7 @@ from lowerbound.update.schedule import StepState
 
 CHUNK_ROWS = 65_536  # rows that one compiled chunk of steps works through
 PATIENCE = 4  # evaluations over which the gain is measured
+NOTHING = np.float64(0.0)
 LATE = 8.0  # iterate t enters the average with a weight of about t^LATE
 
 
@@ -53,6 +54,7 @@ class Run:
     seconds: np.ndarray
     rows: np.ndarray
     settled: bool = False
+    bounds: Any = NOTHING  # the sum of noisy ELBOs since the last evaluation
 
     def document(self) -> dict[str, Any]:
         """Arrays and plain values."""
@@ -61,6 +63,7 @@ class Run:
         naturals, means = carry.state
         return {
             **own,
+            "bounds": host(self.bounds),
             "naturals": naturals,
             "means": means,
             "steps": carry.steps,
@@ -126,15 +129,16 @@ def advance(
     inputs: Mapping[str, Any],
     *rest: Any,
 ) -> tuple[Carry, Array]:
-    """`count` steps on the batches of a chunk; also the sum of their noisy ELBOs.
+    """`count` steps on the batches of a chunk; also the sum of their noisy ELBOs and earlier ones.
 
-    `rest` are the inputs that all batches share, the carry, the count, and N/B.
+    `rest` are the inputs that all batches share, the carry, the earlier sum, the count, and N/B.
     """
 
     def run(
         inputs: Mapping[str, Array],
         fixed: Mapping[str, Array],
         carry: Carry,
+        bounds: Array,
         count: Array,
         scale: Array,
     ) -> tuple[Carry, Array]:
@@ -144,7 +148,7 @@ def advance(
             new, bound = one_step(batch, schedule, {**fixed, **rows}, carry, scale)
             return new, total + bound
 
-        last: tuple[Carry, Array] = jax.lax.fori_loop(0, count, body, (carry, jnp.zeros(())))
+        last: tuple[Carry, Array] = jax.lax.fori_loop(0, count, body, (carry, bounds))
         return last
 
     length = len(next(iter(inputs.values())))
@@ -194,20 +198,19 @@ def run_steps(
     scale = np.asarray(batches.total / batches.size)
     began = time.perf_counter() - (run.seconds[-1] if len(run.seconds) else 0.0)
     fixed = batch.fixed
-    total: Any = 0.0
-    count = 0
     with Bar(show, clock.limit, "SVI", "step") as bar:
         chunks = batches.chunks(run.done, clock.chunk, clock.limit)
         for rows in chunks:
             inputs = batch.inputs(rows)
             steps = len(next(iter(inputs.values())))
             inputs = {n: _filled(a, clock.chunk) for n, a in inputs.items()}
-            rest = (fixed, run.carry, np.asarray(steps), scale)
+            # One sum from chunk to chunk: their length does not change its rounding.
+            rest = (fixed, run.carry, run.bounds, np.asarray(steps), scale)
             carry, bounds = advance(batch, schedule, where, inputs, *rest)
-            run = replace(run, carry=carry, done=run.done + steps)
-            total, count = total + bounds, count + steps
+            run = replace(run, carry=carry, done=run.done + steps, bounds=bounds)
             if run.done % clock.every == 0 or run.done >= clock.limit:
-                bound, total, count = float(total) / count, 0.0, 0
+                bound = float(run.bounds) / (run.done % clock.every or clock.every)
+                run = replace(run, bounds=NOTHING)
                 run = _evaluated(batch, run, batches.size, bound, score, method, began)
                 bar.update(run.done, _latest(run))
             finished = run.settled or run.done >= clock.limit

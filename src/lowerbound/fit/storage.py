@@ -34,6 +34,7 @@ from lowerbound.version import __version__
 
 KIND = Kind("fit", 1, "fit.save", "Copy it again, or fit and save again.")
 _PLAIN = ("elbo", "converged", "stop_reason", "method", "seed", "versions", "precision", "sites")
+_LATER: dict[str, Any] = {"elbo_error": 0.0, "whole": True, "plate": None}  # not in older files
 
 
 # --------------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         "means": [dict(mean) for mean in fit.state.means],
         "partition": None if fit.blocks is None else [tuple(block) for block in fit.blocks],
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
-        **{name: getattr(fit, name) for name in _PLAIN},
+        **{name: getattr(fit, name) for name in (*_PLAIN, *_LATER)},
     }
     write_archive(path, document, KIND)
 
@@ -67,7 +68,7 @@ def _saved(fit: Fit) -> Saved:
         assert fit.saved is not None
         return fit.saved
     with jax.enable_x64(True):
-        model = trace_model(fit.function, fit.args, fit.kwargs)
+        model = trace_model(fit.function, fit.args, fit.kwargs, fit.plate)
     terms = fit.elbo_terms
     signature = inspect.signature(fit.function)
     old = signature.bind(*fit.args, **fit.kwargs).arguments
@@ -140,6 +141,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         blocks=document["partition"],
         saved=Saved(**document["saved"]),
         **{name: document[name] for name in _PLAIN},
+        **{name: document.get(name, default) for name, default in _LATER.items()},
     )
 
 

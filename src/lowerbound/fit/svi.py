@@ -98,8 +98,8 @@ def run_setting(
         )
     batch.rows.engine.certified()
     if not run.settled and method.steps is None:
-        reason = stop_reason(run, method, clock)
-        warnings.warn(ConvergenceWarning(f"{reason}. Give more with steps=..."), stacklevel=4)
+        remedy = "Give more with steps=..., or loosen tolerance."
+        warnings.warn(ConvergenceWarning(f"{clock.limit} steps", remedy), stacklevel=4)
     last = host(result_of(batch, run, method))
     check_proper(batch, last)
     total = total_of(setting, run, last)
@@ -127,7 +127,12 @@ def run_memoized(
     )
     batch.rows.engine.certified()
     check_proper(batch, host(run.state))
-    total = total_of_memory(batch, run)
+    if run.visits < len(setting.batches.lap_sizes):  # not every row is in the sums
+        share = setting.batches.size // setting.batches.part[1]
+        last = host(run.state)
+        total = lap_total(batch, setting.batches.lap(), share, last, setting.where)
+    else:
+        total = total_of_memory(batch, run)
     return make_result(setting, method, seed, run, host(run.state), total, memo_reason(run, method))
 
 
@@ -161,13 +166,13 @@ def first_state(setting: Setting, method: SVI, seed: int) -> State:
         model, batch = setting.start_rows()
         engine = batch.rows.engine
     check_components(engine, model, seeded)
-    given = {n: v - batch.origins.get(n, 0) for n, v in given_values(model, method).items()}
-    for name in given:
+    for name in method.init if isinstance(method.init, Mapping) else ():
         if name in model.local:
             raise ArgumentError(
                 f"SVI got init for '{name}', which is local: it is solved anew in every batch.\n"
                 "Expected values of global sites."
             )
+    given = {n: v - batch.origins.get(n, 0) for n, v in given_values(model, method).items()}
     how = method.init if isinstance(method.init, str) else "auto"
     tries, sweeps = 1, 0
     if seeded is not None and not given and how in ("auto", "k-means++", "rows"):
@@ -237,9 +242,10 @@ def total_of(setting: Setting, run: Run, state: State) -> Total:
     """Sums over all rows; over as many as the run has seen where that is fewer."""
     batches, weighted, where = setting.batches, setting.weighted(), setting.where
     share = batches.size // batches.part[1]
-    if run.done * batches.size >= batches.total:
+    count = max(run.done, 2)  # one batch alone says nothing of the error
+    if count * batches.size >= batches.total:
         return lap_total(weighted, batches.lap(), share, state, where)
-    drawn = batches.chunks(run.done, 1, 2 * run.done)
+    drawn = batches.chunks(run.done, 1, run.done + count)
     laps = ({n: a[0] for n, a in chunk.items()} for chunk in drawn)
     return lap_total(weighted, laps, share, state, where, sampled=batches.total)
 
@@ -301,7 +307,7 @@ def svi_plan(reading: Reading, joint: Joint, method: SVI) -> Plan:
     batches, size = reading.batches, reading.batches.size
     scale = batches.total / size
     if method.memoized:
-        count = -(-batches.total // size)
+        count = len(batches.lap_sizes)
         how = f"visits {count} batches of {size:,} rows in turn and keeps their statistics; step 1"
     else:
         step = "adaptive"

@@ -80,9 +80,10 @@ def _array_rows(name: str, array: np.ndarray) -> Rows:
             rows: np.ndarray = np.ma.MaskedArray(values, mask=_take(mask, index))
             return rows
 
-        return Rows(
-            name, array.shape, dtype, True, take_masked, lambda: array.astype(dtype, copy=False)
-        )
+        def whole() -> np.ndarray:
+            return array.astype(dtype, copy=False)
+
+        return Rows(name, array.shape, dtype, bool(mask.any()), take_masked, whole)
     plain = np.asarray(array)
 
     def take(index: np.ndarray) -> np.ndarray:

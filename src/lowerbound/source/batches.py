@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from lowerbound.source.call import Batch, Indexed, Order, Ordered, Source
+from lowerbound.source.call import Batch, Indexed, Order, Ordered, Source, batch_sizes
 from lowerbound.source.errors import BatchSizeError
 from lowerbound.source.permutation import Permutation, permutation
-from lowerbound.source.read_ahead import read_ahead
+from lowerbound.source.read_ahead import make_in_order, read_ahead
 
 # One purpose, one stream of random numbers: a key is (seed, purpose, number).
 HELD_OUT, EPOCH, STEP = 1, 2, 3
+
+
+def workers() -> int:
+    """Threads that draw rows in memory: a few, as the device's own work needs most processors."""
+    return max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,26 @@ class Batches:
 
         The last chunk may have fewer batches. A thread reads ahead until the iterator is closed.
         """
+        if isinstance(self.source, Indexed):
+            return make_in_order(self._tasks(self.source, start, steps, stop), workers())
         return read_ahead(lambda: self._chunks(start, steps, stop))
 
     def lap(self) -> Generator[Batch]:
         """All rows that are drawn, once and in a fixed order, `size` at a time.
 
-        The last batch may be shorter. Every process gives the same number of batches, of size / P
-        rows of its own, the last of which may then be empty.
+        The last batch may be shorter. Every process gives the same number of batches, and in each
+        its share of up to size / P rows; in the last that share may be empty.
         """
-        return read_ahead(self._lap)
+        if isinstance(self.source, Indexed):
+            return make_in_order(self._lap_tasks(self.source), workers())
+        return read_ahead(lambda: self._ordered.lap(self._order))
+
+    @cached_property
+    def lap_sizes(self) -> np.ndarray:
+        """The number of rows in each batch of a lap, those of all processes together."""
+        if not isinstance(self.source, Indexed):
+            return self._ordered.lap_sizes(self._order)
+        return batch_sizes(self.total, self.size)
 
     @property
     def _share(self) -> int:
@@ -119,15 +136,19 @@ class Batches:
             return np.zeros(0, np.int64)
         return np.sort(self._shuffle(np.arange(self.held_out)))
 
+    def _tasks(
+        self, source: Indexed, start: int, steps: int, stop: int
+    ) -> Iterator[Callable[[], Batch]]:
+        index = self._uniform_index if self.sampling == "uniform" else self._epoch_index
+
+        def chunk(t: int, count: int) -> Batch:
+            return _stack(source.take(index(t, count)), count)
+
+        return (partial(chunk, t, min(steps, stop - t)) for t in range(start, stop, steps))
+
     def _chunks(self, start: int, steps: int, stop: int) -> Iterator[Batch]:
         # Lazy: `stop` may be far beyond what is ever read.
         starts, share = range(start, stop, steps), self._share
-        if isinstance(self.source, Indexed):
-            index = self._uniform_index if self.sampling == "uniform" else self._epoch_index
-            for t in starts:
-                count = min(steps, stop - t)
-                yield _stack(self.source.take(index(t, count)), count)
-            return
         counts = (min(steps, stop - t) * share for t in starts)
         for batch in self._ordered.read(self._order, start * share, counts):
             yield _stack(batch, len(batch[self.source.names[0]]) // share)
@@ -137,12 +158,11 @@ class Batches:
         first = self.part[0] * self._share
         steps = np.arange(start, start + count, dtype=np.int64)[:, None]
         place = (steps * self.size + first + np.arange(self._share)).ravel()
-        epoch, inside = np.divmod(place, self.total)
-        cuts = np.flatnonzero(np.diff(epoch)) + 1
-        drawn = [
-            permutation(self.total, (self.seed, EPOCH, int(number[0])))(index)
-            for number, index in zip(np.split(epoch, cuts), np.split(inside, cuts), strict=True)
-        ]
+        drawn = []
+        for epoch in range(place[0] // self.total, place[-1] // self.total + 1):
+            low, high = np.searchsorted(place, (epoch * self.total, (epoch + 1) * self.total))
+            order = permutation(self.total, (self.seed, EPOCH, int(epoch)))
+            drawn.append(order(place[low:high] - epoch * self.total))
         return self._rows(np.concatenate(drawn))
 
     def _uniform_index(self, start: int, count: int) -> np.ndarray:
@@ -159,18 +179,16 @@ class Batches:
         """Row numbers of the source, from numbers among the rows that are not held out."""
         return self._shuffle(self.held_out + drawn) if self.held_out else drawn
 
-    def _lap(self) -> Iterator[Batch]:
-        if not isinstance(self.source, Indexed):
-            yield from self._ordered.lap(self._order)
-            return
-        p, parts = self.part
-        longest = -(-self.total // parts)
-        low, high = min(p * longest, self.total), min((p + 1) * longest, self.total)
+    def _lap_tasks(self, source: Indexed) -> Iterator[Callable[[], Batch]]:
+        first, share = self.part[0] * self._share, self._share
         # Row i of those that remain is row i + (how many are held out before it) of the source.
         before = self._aside - np.arange(self.held_out)
-        for start in range(low, low + longest, self._share):
-            drawn = np.arange(min(start, high), min(start + self._share, high, low + longest))
-            yield self.source.take(drawn + np.searchsorted(before, drawn, side="right"))
+
+        def batch(start: int) -> Batch:
+            drawn = np.arange(min(start, self.total), min(start + share, self.total))
+            return source.take(drawn + np.searchsorted(before, drawn, side="right"))
+
+        return (partial(batch, start) for start in range(first, first + self.total, self.size))
 
 
 def _stack(batch: Batch, count: int) -> Batch:

@@ -71,6 +71,14 @@ class Ordered(Source, Protocol):
     def lap(self, order: Order) -> Iterator[Batch]:
         """All rows of one process that are not set aside, once, `order.share` at a time."""
 
+    def lap_sizes(self, order: Order) -> np.ndarray:
+        """The number of rows in each batch of a lap, those of all processes together."""
+
+
+def batch_sizes(total: int, size: int) -> np.ndarray:
+    """The lengths of batches of `size` rows that make up `total`; the last may be shorter."""
+    return np.minimum(size, total - np.arange(0, total, size))
+
 
 @dataclass(frozen=True)
 class ArraySource:
@@ -176,6 +184,8 @@ class Call:
     def _outline(self, name: str) -> np.ndarray:
         leaf = self.data[name]
         first = leaf.first() if isinstance(leaf, Rows) else leaf.reader.first(leaf)
+        if first.dtype.kind == "f":  # in the precision of a trace, which would else copy it whole
+            first = first.astype(np.float64)
         outline = np.broadcast_to(first, (self.lengths[name], *first.shape))
         if name not in self.masked:
             return outline

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
 from lowerbound.source.arrays import row_dtype
-from lowerbound.source.call import Batch, Order, not_finite
+from lowerbound.source.call import Batch, Order, batch_sizes, not_finite
 from lowerbound.source.errors import RowError, StreamError
 from lowerbound.source.regroup import length, regroup
 
@@ -80,6 +80,10 @@ class IterableSource:
     def lap(self, order: Order) -> Iterator[Batch]:
         """One pass without the rows set aside."""
         return regroup(_skip(self._pass(), order.held_out), repeat(order.share))
+
+    def lap_sizes(self, order: Order) -> np.ndarray:
+        """The number of rows in each batch of a pass."""
+        return batch_sizes(self.total - order.held_out, order.share)
 
     def _epochs(self, held_out: int, place: int) -> Iterator[Batch]:
         yield from _skip(self._pass(), held_out + place)

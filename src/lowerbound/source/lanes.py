@@ -73,6 +73,19 @@ def pieces(intervals: Sequence[Interval], starts: np.ndarray) -> list[Piece]:
     return [Piece(group, tuple(keep)) for group, keep in found.items()]
 
 
+def lap_counts(lanes: Sequence[Lane], parts: int, share: int) -> np.ndarray:
+    """How many rows each lane gives to each batch of a lap: (batches, lanes).
+
+    Row g of a process is one of its lane g mod (its lanes), as long as that lane has rows.
+    """
+    width = len(lanes) // parts
+    rows, place = np.asarray([lane.rows for lane in lanes]), np.arange(len(lanes)) % width
+    batches = int(np.max((rows - 1) * width + place)) // share + 1
+    # Of the rows 0 .. g-1, lane i gave (g - i) / width, rounded up.
+    given = -((place - share * np.arange(batches + 1)[:, None]) // width)
+    return np.diff(np.clip(given, 0, rows), axis=0)
+
+
 def skip(ordered: Sequence[Piece], rows: int) -> list[Piece]:
     """The pieces without their first `rows` rows."""
     left = []

@@ -15,7 +15,7 @@ from lowerbound.model.leaves import Column
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, not_finite
 from lowerbound.source.errors import RowError, StreamError
-from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, pieces, skip
+from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, lap_counts, pieces, skip
 from lowerbound.source.regroup import Cutter, length, regroup
 
 # Purposes of random numbers, beside those of batches.py: a key is (seed, purpose, lane, ...).
@@ -86,7 +86,11 @@ class ParquetSource:
         """Any order that `Batches` allows can be given."""
 
     def read(self, order: Order, start: int, counts: Iterable[int]) -> Iterator[Batch]:
-        """The next `counts` rows: row g of a process comes from lane g mod (its lanes)."""
+        """The next `counts` rows: row g of a process comes from lane g mod (its lanes).
+
+        Where the lanes divide a batch, the rows of each stand together in it: then a batch is the
+        same, in the same order, for any number of processes that divides that of the lanes.
+        """
         lanes = self._own(order)
         width = len(lanes)
         # Of the rows 0 .. g-1, lane i gave (g - i) / width, rounded up.
@@ -97,10 +101,11 @@ class ParquetSource:
         for count in counts:
             out = self._empty(count)
             for i, cutter in enumerate(cutters):
-                place = slice((i - start) % width, None, width)
-                rows = len(range(count)[place])
-                if rows:
-                    block = cutter.take(rows)
+                place = np.arange((i - start) % width, count, width)
+                if order.share % width == start % order.share == count % order.share == 0:
+                    place = np.arange(count).reshape(-1, width, order.share // width)[:, i].ravel()
+                if len(place):
+                    block = cutter.take(len(place))
                     for name, array in out.items():
                         array[place] = block[name]
             start += count
@@ -113,17 +118,26 @@ class ParquetSource:
         return next(regroup(blocks, [order.held_out]), self._empty(0))
 
     def lap(self, order: Order) -> Iterator[Batch]:
-        """The rows of the process's lanes in the order of the files."""
-        lanes = self._lanes(order)
-        width = len(lanes) // order.part[1]
-        longest = sum(lane.rows for lane in lanes[:width])
-        blocks = self.rows(self._pieces(run for lane in self._own(order) for run in lane.drawn))
-        given = 0
-        for block in regroup(blocks, repeat(order.share)):
-            given += 1
-            yield block
-        for _ in range(given, -(-longest // order.share)):
-            yield self._empty(0)
+        """The rows of the process's lanes, each in the order of the files, from all in turn."""
+        own = self._own(order)
+        cutters = [Cutter(self.rows(self._pieces(lane.drawn))) for lane in own]
+        for counts in self._lap_counts(order)[:, [lane.number for lane in own]]:
+            out, low = self._empty(int(counts.sum())), 0
+            for cutter, count in zip(cutters, counts.tolist(), strict=True):
+                if count:
+                    block = cutter.take(count)
+                    for name, array in out.items():
+                        array[low : low + count] = block[name]
+                    low += count
+            yield out
+
+    def lap_sizes(self, order: Order) -> np.ndarray:
+        """The number of rows in each batch of a lap, those of all processes together."""
+        sizes: np.ndarray = self._lap_counts(order).sum(axis=1)
+        return sizes
+
+    def _lap_counts(self, order: Order) -> np.ndarray:
+        return lap_counts(self._lanes(order), order.part[1], order.share)
 
     def rows(self, ordered: Iterable[Piece]) -> Iterator[Batch]:
         """The rows of these pieces, a few thousand at a time."""

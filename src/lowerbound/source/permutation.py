@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 ROUNDS = 6
 # Below this a table costs next to nothing, and a network on so few bits is not uniform enough.
 TABLE = 1 << 16
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,10 @@ class Permutation:
         if self.table is not None:
             return np.asarray(self.table[index])
         bits = (self.n - 1).bit_length()
-        out = _network(index.astype(np.uint64), bits, self.keys)
+        # Processors multiply vectors of 32-bit integers, which do for all but the longest.
+        out: np.ndarray = index.astype(np.uint32 if bits <= 32 else np.uint64)
+        for start in range(0, len(out), BLOCK):  # a block at a time stays in the cache
+            out[start : start + BLOCK] = _network(out[start : start + BLOCK], bits, self.keys)
         # The orbit of a valid index returns to the valid indices, so the walk ends.
         outside = np.flatnonzero(out >= self.n)
         while outside.size:
@@ -56,22 +61,26 @@ def network_permutation(n: int, generator: np.random.Generator) -> Permutation:
 
 def _network(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
     """Alternate halves are masked by a hash of the other half: a bijection on `bits` bits."""
-    low_bits = np.uint64(bits // 2)
-    low_mask = np.uint64((1 << (bits // 2)) - 1)
-    high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
+    width = x.dtype.type
+    low_bits = width(bits // 2)
+    low_mask = width((1 << (bits // 2)) - 1)
+    high_mask = width((1 << (bits - bits // 2)) - 1)
     low, high = x & low_mask, x >> low_bits
-    for turn, (first, second) in enumerate(keys):
+    for turn, (first, second) in enumerate(keys.astype(width)):
         if turn % 2 == 0:
             high ^= _hash(low, first, second) & high_mask
         else:
             low ^= _hash(high, first, second) & low_mask
-    return (high << low_bits) | low
+    joined: np.ndarray = (high << low_bits) | low
+    return joined
 
 
-def _hash(x: np.ndarray, first: np.uint64, second: np.uint64) -> np.ndarray:
+def _hash(x: np.ndarray, first: Any, second: Any) -> np.ndarray:
     """A keyed multiply-and-shift hash; unsigned integers wrap around."""
-    x = (x + first) * (second | np.uint64(1))
-    x ^= x >> np.uint64(32)
-    x *= np.uint64(0xD6E8FEB86659FD93)
-    x ^= x >> np.uint64(32)
+    width, bits = x.dtype.type, 8 * x.dtype.itemsize
+    half = width(bits // 2)
+    x = (x + first) * (second | width(1))
+    x ^= x >> half
+    x *= width(0xD6E8FEB86659FD93 % (1 << bits))
+    x ^= x >> half
     return x

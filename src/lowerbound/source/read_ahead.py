@@ -1,9 +1,11 @@
-"""Reading ahead in a background thread."""
+"""Reading ahead in background threads."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -41,6 +43,25 @@ def read_ahead(make: Callable[[], Iterator[Item]], depth: int = 2) -> Generator[
         # Once the interpreter is going down a daemon thread never answers.
         if not sys.is_finalizing():
             thread.join()
+
+
+def make_in_order(tasks: Iterable[Callable[[], Item]], workers: int) -> Generator[Item]:
+    """The results of independent tasks, in order, made by several threads a little ahead.
+
+    An exception of a task is raised in its place. Closing the iterator, or dropping it, ends the
+    threads.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="lowerbound-rows")
+    ahead: deque[Future[Item]] = deque()
+    try:
+        for task in tasks:
+            ahead.append(pool.submit(task))
+            if len(ahead) > workers + 1:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(wait=not sys.is_finalizing(), cancel_futures=True)
 
 
 def _make_all(
