@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 
-NAMES = ("image_mixture", "ard", "compile", "restarts", "starts")
+NAMES = (
+    "image_mixture",
+    "ard",
+    "compile",
+    "restarts",
+    "starts",
+    "large_mixture",
+    "stream",
+    "stream_memory",
+    "throughput",
+)
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def test_posterior_means_are_those_of_coordinate_ascent(name, forgetting, allowe
     """Within `allowed` posterior sds after 150 steps on a sixth (or a third) of the rows.
 
     Over 40 other seeds the largest error was at most half of what is allowed, so that a failure
-    for one of three seeds has a probability well below 1 in 100. The topics are compared by
+    for one of three seeds has a probability below 1 in 100. The topics are compared by
     themselves: words that a topic never uses have posterior sds of almost nothing.
     """
     example, exact = EXAMPLES[name], coordinate_ascent(name)
@@ -140,7 +140,10 @@ def test_uniform_draws_come_close_too():
 
 
 def test_an_average_of_late_iterates_has_a_smaller_error():
-    """Mean absolute errors over 20 seeds."""
+    """Mean absolute errors over 20 seeds: in ten such groups their ratio was 0.75, with sd 0.08.
+
+    It is above 1 with a probability of about 1 in 1000.
+    """
     y = np.random.default_rng(0).normal(size=400)
     found = {}
     for average in (False, True):
@@ -154,7 +157,7 @@ def test_an_average_of_late_iterates_has_a_smaller_error():
         )
         means = [lb.fit(level, y, method=method, seed=seed).mean("mu") for seed in range(20)]
         found[average] = np.mean(abs(np.array(means) - y.sum() / 401))
-    assert found[True] < 0.8 * found[False]
+    assert found[True] < found[False]
 
 
 # --------------------------------------------------------------------------------------------------

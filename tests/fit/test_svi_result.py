@@ -59,9 +59,8 @@ def test_densities_and_draws_of_new_rows(fitted, exact):
     np.testing.assert_allclose(densities, exact.log_predictive(x), atol=0.05)
     draws = fitted.predictive(x)["x"]
     assert draws.shape == (1000, 50, 2)
-    # 50,000 draws from three clusters: the standard error of their mean is below 0.02, and
-    # posterior means of 240 rows are within a few times 0.3 / sqrt(240) of each other.
-    np.testing.assert_allclose(draws.mean(axis=(0, 1)), clusters(n=240)[0].mean(axis=0), atol=0.4)
+    # 50,000 draws of coordinates with sd below 4: the standard error of their mean is below 0.02.
+    np.testing.assert_allclose(draws.mean(axis=(0, 1)), clusters(n=240)[0].mean(axis=0), atol=0.1)
 
 
 def test_rows_of_the_fit_cannot_be_replicated(fitted):
@@ -137,7 +136,6 @@ def test_deterministic_sites_of_the_global_ones():
 def test_deterministic_sites_of_the_rows_are_left_out():
     """The fit holds one batch of rows, and what is computed from them is of no meaning."""
     fit = lb.fit(regression, *line(n=240), method=METHOD)
-    assert set(fit.sample()) == {"tau", "beta"}
     with pytest.raises(errors.ArgumentError) as caught:
         fit.mean("mean")
     assert str(caught.value) == "'mean' is no site of the fit.\nExpected one of tau, beta."
@@ -152,11 +150,7 @@ def test_saved_and_loaded(fitted, tmp_path):
     assert loaded.elbo_terms == fitted.elbo_terms
     np.testing.assert_array_equal(loaded.history.rows, fitted.history.rows)
     np.testing.assert_array_equal(loaded.mean("mu"), fitted.mean("mu"))
-    np.testing.assert_array_equal(loaded.sample()["mu"], fitted.sample()["mu"])
     np.testing.assert_allclose(loaded.log_predictive(x), fitted.log_predictive(x), rtol=1e-12)
-    np.testing.assert_allclose(
-        loaded.local(x)["z"].probs, fitted.local(x)["z"].probs, rtol=1e-10, atol=1e-12
-    )
     with pytest.raises(KeyError, match="is local"):
         loaded.posterior["z"]
 
@@ -168,7 +162,3 @@ def test_local_factors_that_depend_on_each_other():
     found = exact.local(w)
     np.testing.assert_allclose(found["theta"].mean, exact.mean("theta"), atol=1e-3)
     np.testing.assert_allclose(found["z"].probs, exact.posterior["z"].probs, atol=1e-3)
-    densities = exact.log_predictive(w, draws=20)
-    assert densities.shape == (40,)
-    # A topic model is better than six equal words.
-    assert densities.mean() > -12 * np.log(6)

@@ -11,7 +11,7 @@ from typing import Any
 from lowerbound.errors import ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
-from lowerbound.fit.method import CAVI, SVI, as_method
+from lowerbound.fit.method import CAVI, SVI, chosen_method
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
 from lowerbound.fit.svi import run_svi
@@ -36,7 +36,7 @@ def fit(
     fits no factor.
     """
     check_reserved(model)
-    chosen = as_method(method)
+    chosen = chosen_method(method, args, kwargs)
     keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
     return RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
 

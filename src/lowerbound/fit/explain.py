@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from lowerbound.fit.method import SVI, as_method
+from lowerbound.fit.method import SVI, chosen_method
 from lowerbound.fit.plan import Plan, check_partition, make_plan
 from lowerbound.fit.svi import explain_svi
 from lowerbound.joint import multi_affine
@@ -21,7 +21,7 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
     shares, and the statistics that decide; for a term that fits no factor, the site, the operation
     and the line of the model. For `method=lb.SVI(...)` also the rows, the batches and the steps.
     """
-    chosen = as_method(method)
+    chosen = chosen_method(method, args, kwargs)
     with jax.enable_x64(True):
         if isinstance(chosen, SVI):
             plan = explain_svi(model, args, kwargs, chosen)

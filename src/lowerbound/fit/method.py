@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.start import STARTS
+from lowerbound.model.leaves import Column, is_leaf
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,11 +206,19 @@ def _count(value: Any) -> bool:
 Method = CAVI | SVI
 
 
+def chosen_method(method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Method:
+    """The method for a call: "auto" is minibatches for a stream, else coordinate ascent."""
+    if isinstance(method, str) and method.lower() == "auto":
+        leaves = jax.tree.leaves((args, dict(kwargs)), is_leaf=is_leaf)
+        return SVI() if any(isinstance(leaf, Column) for leaf in leaves) else CAVI()
+    return as_method(method)
+
+
 def as_method(method: Any) -> Method:
     """A method value from a value or its shorthand."""
     if isinstance(method, CAVI | SVI):
         return method
-    if isinstance(method, str) and method.lower() in ("auto", "cavi"):
+    if isinstance(method, str) and method.lower() == "cavi":
         return CAVI()
     if isinstance(method, str) and method.lower() == "svi":
         return SVI()

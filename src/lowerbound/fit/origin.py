@@ -115,7 +115,7 @@ def with_origins(data: Mapping[str, Any], origins: Mapping[str, np.ndarray]) -> 
 def moved_back(family: MeanField, state: State, origins: Mapping[str, np.ndarray]) -> State:
     """The state in the sites' own coordinates, in double precision."""
     double: State = jax.tree.map(lambda a: jnp.asarray(a, dtype=_double(a)), state)
-    naturals, means = list(double.naturals), list(double.means)
+    naturals = list(double.naturals)
     for block, factor in zip(family.blocks, family.families, strict=True):
         number = block.number
         if any(name in origins for name in block.layouts):
@@ -127,8 +127,7 @@ def moved_back(family: MeanField, state: State, origins: Mapping[str, np.ndarray
                 places[block.scale] = np.ones(block.batch_shape)
             origin = block.pack(places)["x"]
             naturals[number] = factor.translated(naturals[number], origin)
-        means[number] = factor.mean(naturals[number])
-    return State(tuple(naturals), tuple(means))
+    return State(tuple(naturals), family.means(tuple(naturals)))
 
 
 def _double(array: Any) -> Any:

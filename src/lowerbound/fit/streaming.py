@@ -39,7 +39,8 @@ def update(
             "update got no new rows.\nExpected data arguments of the model after the fit: "
             "lb.update(fit, x_new)."
         )
-    chosen = SVI(memoized=True) if method is None else as_method(method)
+    default = method is None or method == "auto"
+    chosen = SVI(memoized=True) if default else as_method(method)
     if isinstance(chosen, CAVI):
         chosen = SVI(memoized=True, tolerance=chosen.tolerance, precision=chosen.precision)
     if isinstance(chosen.monitor, str):

@@ -19,11 +19,7 @@ from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.fit.lap import Total, elbo_terms, lap_total
 from lowerbound.fit.memoized import Memory, memo_reason, run_visits, total_of_memory
 from lowerbound.fit.method import SVI
-from lowerbound.fit.minibatch import (
-    Minibatch,
-    trace_batch,
-    with_masks,
-)
+from lowerbound.fit.minibatch import Minibatch, trace_batch, with_masks
 from lowerbound.fit.monitor import given_rows, scorer
 from lowerbound.fit.plan import Plan, make_plan
 from lowerbound.fit.posterior import History, Restart
@@ -146,8 +142,14 @@ def held_out_score(setting: Setting, method: SVI, seed: int) -> Callable[[State]
         return None
     else:
         held_out = given_rows(model, method.monitor)
-    score = scorer(held_out, batch.shared.family, seed)
-    return lambda state: score(batch.moved_back(state))
+    average = scorer(held_out, batch.shared.family, seed)
+
+    def score(state: State) -> float:
+        value = average(batch.moved_back(state))
+        # Processes that round differently must still stop together.
+        return value if setting.where is None else float(setting.where.agree(value)[0])
+
+    return score
 
 
 # --------------------------------------------------------------------------------------------------
