@@ -234,7 +234,7 @@ def test_no_checkpoints(tmp_path):
 
 
 def test_a_used_folder_is_refused_before_any_work(folder, monkeypatch):
-    monkeypatch.setattr(api, "trace_model", None)
+    monkeypatch.setattr(api, "RUNNERS", {})
     with pytest.raises(StorageError, match="already holds checkpoints, the last of step"):
         lb.fit(coin, Y, checkpoint=folder)
 

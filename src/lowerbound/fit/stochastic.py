@@ -171,15 +171,11 @@ class Clockwork:
     limit: int
 
     @classmethod
-    def of(cls, total: int, size: int, steps: int | None, kept: int | None) -> Clockwork:
-        """Evaluations a quarter of a pass apart; chunks that end where something happens."""
+    def of(cls, total: int, size: int, steps: int | None) -> Clockwork:
+        """Evaluations a quarter of a pass apart, and chunks of a size that suits the device."""
         limit = steps or max(200, 100 * -(-total // size))
         every = min(max(1, -(-total // (4 * size))), 64, limit)
-        most = min(every, max(1, CHUNK_ROWS // size))
-        every = -(-every // most) * most
-        if kept is not None:  # a chunk must end at every checkpoint
-            most = next(c for c in range(most, 0, -1) if kept % c == 0 and every % c == 0)
-        return cls(most, every, limit)
+        return cls(min(every, max(1, CHUNK_ROWS // size)), every, limit)
 
 
 def run_steps(
@@ -199,7 +195,8 @@ def run_steps(
     began = time.perf_counter() - (run.seconds[-1] if len(run.seconds) else 0.0)
     fixed = batch.fixed
     with Bar(show, clock.limit, "SVI", "step") as bar:
-        chunks = batches.chunks(run.done, clock.chunk, clock.limit)
+        ends = (clock.every, *((keep.checkpoint.every,) if keep else ()))
+        chunks = batches.chunks(run.done, clock.chunk, clock.limit, ends)
         for rows in chunks:
             inputs = batch.inputs(rows)
             steps = len(next(iter(inputs.values())))

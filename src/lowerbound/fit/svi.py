@@ -78,9 +78,7 @@ def run_setting(
     if method.memoized:
         return run_memoized(setting, method, seed, progress, keep, resumed, state)
     batch, batches = setting.batch, setting.batches
-    clock = Clockwork.of(
-        batches.total, batches.size, method.steps, keep.checkpoint.every if keep else None
-    )
+    clock = Clockwork.of(batches.total, batches.size, method.steps)
     score = held_out_score(setting, method, seed)
     schedule = schedule_of(method)
     if resumed is not None:

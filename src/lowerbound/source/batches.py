@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -85,14 +85,18 @@ class Batches:
             return self.source.take(self._aside)
         return self._ordered.held_out(self._order)
 
-    def chunks(self, start: int, steps: int, stop: int) -> Generator[Batch]:
+    def chunks(
+        self, start: int, steps: int, stop: int, ends: Sequence[int] = ()
+    ) -> Generator[Batch]:
         """Batches start, ..., stop - 1, stacked `steps` at a time: arrays (steps, size, *row).
 
-        The last chunk may have fewer batches. A thread reads ahead until the iterator is closed.
+        A chunk is shorter where it would go beyond `stop`, or a multiple of some of `ends`.
+        Threads read ahead until the iterator is closed.
         """
+        spans = chunk_spans(start, steps, stop, ends)
         if isinstance(self.source, Indexed):
-            return make_in_order(self._tasks(self.source, start, steps, stop), workers())
-        return read_ahead(lambda: self._chunks(start, steps, stop))
+            return make_in_order(self._tasks(self.source, spans), workers())
+        return read_ahead(lambda: self._chunks(start, spans))
 
     def lap(self) -> Generator[Batch]:
         """All rows that are drawn, once and in a fixed order, `size` at a time.
@@ -137,19 +141,18 @@ class Batches:
         return np.sort(self._shuffle(np.arange(self.held_out)))
 
     def _tasks(
-        self, source: Indexed, start: int, steps: int, stop: int
+        self, source: Indexed, spans: Iterator[tuple[int, int]]
     ) -> Iterator[Callable[[], Batch]]:
         index = self._uniform_index if self.sampling == "uniform" else self._epoch_index
 
         def chunk(t: int, count: int) -> Batch:
             return _stack(source.take(index(t, count)), count)
 
-        return (partial(chunk, t, min(steps, stop - t)) for t in range(start, stop, steps))
+        return (partial(chunk, t, count) for t, count in spans)
 
-    def _chunks(self, start: int, steps: int, stop: int) -> Iterator[Batch]:
-        # Lazy: `stop` may be far beyond what is ever read.
-        starts, share = range(start, stop, steps), self._share
-        counts = (min(steps, stop - t) * share for t in starts)
+    def _chunks(self, start: int, spans: Iterator[tuple[int, int]]) -> Iterator[Batch]:
+        share = self._share
+        counts = (count * share for _, count in spans)
         for batch in self._ordered.read(self._order, start * share, counts):
             yield _stack(batch, len(batch[self.source.names[0]]) // share)
 
@@ -189,6 +192,20 @@ class Batches:
             return source.take(drawn + np.searchsorted(before, drawn, side="right"))
 
         return (partial(batch, start) for start in range(first, first + self.total, self.size))
+
+
+def chunk_spans(
+    start: int, steps: int, stop: int, ends: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """First batch and number of batches of each chunk; lazy, as `stop` may be far away.
+
+    >>> list(chunk_spans(0, 4, 13, ends=(6,)))
+    [(0, 4), (4, 2), (6, 4), (10, 2), (12, 1)]
+    """
+    while start < stop:
+        end = min(start + steps, stop, *(start - start % each + each for each in ends))
+        yield start, end - start
+        start = end
 
 
 def _stack(batch: Batch, count: int) -> Batch:
