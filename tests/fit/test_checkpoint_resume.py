@@ -98,7 +98,9 @@ def test_resumed_runs_equal_uninterrupted_ones(case, restarts, tmp_path, monkeyp
         assert_same(again, expected)
 
 
-@pytest.mark.parametrize("writes", [1, 3, 5])
+@pytest.mark.parametrize(
+    "writes", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_monitored_runs(writes, tmp_path, monkeypatch):
     """The score is looked at after sweeps 1, 3, 7, ...; checkpoints lie between."""
     (x,), _ = test_diagonal_mixture.CASE.arguments(0)

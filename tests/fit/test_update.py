@@ -103,6 +103,7 @@ def test_rows_far_from_zero():
     np.testing.assert_allclose(fit.sd("mu"), 60**-0.5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_mixture_gets_better():
     """From 30 rows to 330: over 20 seeds the smallest gain was 0.05 nats a row."""
     test, _ = clusters(9, n=200)

@@ -42,7 +42,7 @@ def fit_cavi(
     """Coordinate ascent on a model, from its start or as it was `resumed`."""
     with jax.enable_x64(True):
         traced = trace_model(function, args, kwargs)
-        check_partition(method.blocks, traced)
+        check_partition(method, traced)
         check_observed_variance(traced)
         if keep is not None:
             keep = of_program(keep, traced)

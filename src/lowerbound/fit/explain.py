@@ -27,7 +27,7 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
             plan = explain_svi(model, args, kwargs, chosen)
         else:
             traced = trace_model(model, args, kwargs)
-            check_partition(chosen.blocks, traced)
+            check_partition(chosen, traced)
             plan = make_plan(traced, multi_affine(traced, chosen.blocks))
     print(plan)
     return plan

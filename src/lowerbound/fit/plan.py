@@ -9,6 +9,7 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError, Residual
 from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.method import Method
 from lowerbound.joint import Block, Joint
 from lowerbound.model import Model
 
@@ -80,12 +81,13 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [line, rule, *body]
 
 
-def check_partition(partition: Sequence[Sequence[str]] | None, model: Model) -> None:
+def check_partition(method: Method, model: Model) -> None:
     """Every site that `blocks` names must be a latent site of the model."""
-    for name in (name for block in partition or () for name in block):
+    kind = type(method).__name__
+    for name in (name for block in method.blocks or () for name in block):
         if name not in model.latent:
             raise ArgumentError(
-                f"CAVI got blocks with the site '{name}', which is no latent site of the model.\n"
+                f"{kind} got blocks with the site '{name}', which is no latent site of the model.\n"
                 f"Expected names among {', '.join(model.latent)}."
             )
 

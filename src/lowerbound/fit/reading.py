@@ -119,7 +119,7 @@ def read_rows(
     batches = Batches(source, size, seed, method.sampling, held_out, part)
     first = {n: a[0] for n, a in rows_of_batches(batches, 1, where).items()}
     model = trace_batch(function, call, plan, with_missing(first, call.masked))
-    check_partition(method.blocks, model)
+    check_partition(method, model)
     return Reading(call, plan, batches, model, where)
 
 

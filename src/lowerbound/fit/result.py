@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
@@ -30,11 +29,11 @@ from lowerbound.fit.predict import (
     rows_of,
 )
 from lowerbound.fit.saved import Saved, needs_data
+from lowerbound.fit.versions import versions
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.update import State
-from lowerbound.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -420,14 +419,4 @@ def site_records(model: Model) -> dict[str, dict[str, Any]]:
             else np.asarray(site.support_values),
         }
         for name, site in model.latent.items()
-    }
-
-
-def versions() -> dict[str, str]:
-    """The versions of what made a fit."""
-    return {
-        "lowerbound": __version__,
-        "jax": jax.__version__,
-        "numpyro": numpyro.__version__,
-        "numpy": np.__version__,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,12 +13,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import numpyro
 
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.archive import NotPlainError, StorageError, check_plain
 from lowerbound.fit.checkpoint import KIND, Checkpoint, Keeper, available, found, read
 from lowerbound.fit.saved import check_model, model_record
+from lowerbound.fit.versions import versions
 from lowerbound.joint.derive import trace_program
 from lowerbound.model import Model
 from lowerbound.model.arguments import named_leaves
@@ -32,7 +31,6 @@ from lowerbound.model.leaves import (
     table_columns,
     whole_array,
 )
-from lowerbound.version import __version__
 
 DIGESTED = 64 * 2**20  # bytes of an array; of a larger one, evenly spaced rows
 
@@ -97,17 +95,6 @@ def of_program(keep: Keeper, model: Model) -> Keeper:
             "start again in an empty folder."
         )
     return replace(keep, record={**keep.record, "program": digest})
-
-
-def versions() -> dict[str, str]:
-    """Of everything that the numbers may depend on."""
-    return {
-        "lowerbound": __version__,
-        "jax": jax.__version__,
-        "numpyro": numpyro.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
 
 
 # --------------------------------------------------------------------------------------------------

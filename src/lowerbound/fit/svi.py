@@ -25,7 +25,7 @@ from lowerbound.fit.plan import Plan, make_plan
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.progress import host
 from lowerbound.fit.reading import Reading, Setting, open_rows, read_rows
-from lowerbound.fit.result import Fit, site_records, versions
+from lowerbound.fit.result import Fit, site_records
 from lowerbound.fit.resume import of_program
 from lowerbound.fit.start import Chance, chances, start
 from lowerbound.fit.stochastic import (
@@ -38,6 +38,7 @@ from lowerbound.fit.stochastic import (
     schedule_of,
     stop_reason,
 )
+from lowerbound.fit.versions import versions
 from lowerbound.joint import Joint, multi_affine
 from lowerbound.update import State
 
