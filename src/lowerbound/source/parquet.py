@@ -20,6 +20,7 @@ from lowerbound.source.regroup import Cutter, length, regroup
 
 # Purposes of random numbers, beside those of batches.py: a key is (seed, purpose, lane, ...).
 RUNS, PIECES, SHUFFLE = 4, 5, 6
+STRIP = 1024
 READ = 16_384  # rows decoded at a time
 BUFFER = 1 << 16  # bytes of each column chunk read at a time, whatever the size of the row group
 
@@ -149,8 +150,7 @@ class ParquetSource:
                     if column.single:
                         block[argument][:] = columns[column.columns[0]]
                         continue
-                    for j, name in enumerate(column.columns):
-                        block[argument][:, j] = columns[name]
+                    _turn([columns[name] for name in column.columns], block[argument])
                 yield block
 
     def _shuffled(self, order: Order, lane: Lane, start: int, width: int) -> Iterator[Batch]:
@@ -188,6 +188,13 @@ class ParquetSource:
             name: np.empty((count,) if c.single else (count, len(c.columns)), reader.dtype(c))
             for name, c in self.chosen.items()
         }
+
+
+def _turn(columns: Sequence[np.ndarray], rows: np.ndarray) -> None:
+    """Write columns into rows, few at a time: those of a strip stay in the cache."""
+    for low in range(0, len(rows), STRIP):
+        strip = slice(low, low + STRIP)
+        rows[strip] = np.stack([column[strip] for column in columns]).T
 
 
 def open_parquet(source: Any, columns: Sequence[str]) -> ParquetReader:
