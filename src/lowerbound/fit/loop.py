@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from jax import Array
 
 from lowerbound.bound import elbo
 from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, DecreasingBoundWarning
+from lowerbound.fit.bar import Bar
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.fit.method import CAVI
@@ -142,15 +142,15 @@ def run(
         progress = Progress.restored(resumed, like=progress)
     clock = time.perf_counter() - (progress.seconds[-1] if progress.done else 0.0)
     pace = 8
-    with _Bar(show, method.max_sweeps) as bar:
-        bar.update(progress)
+    with Bar(show, method.max_sweeps, "CAVI", "sweep") as bar:
+        bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
         while not progress.over(method.max_sweeps):
             due = progress.check if score else method.max_sweeps
             stop = keep.next(progress.done) if keep else method.max_sweeps
             end = min(progress.done + pace, due, stop, method.max_sweeps)
             began = time.perf_counter()
             progress = _chunk(engine, arrays, progress, method, end, score, clock)
-            bar.update(progress)
+            bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
             if keep and (progress.done == stop or progress.over(method.max_sweeps)):
                 keep.write(progress.done, progress.document())
             # So that the bar moves. Processes, whose clocks differ, must run the same chunks.
@@ -298,28 +298,3 @@ def _culprit(engine: Engine, arrays: Arrays, state: State) -> tuple[str, ...]:
             worst, name = new - old, engine.joint.blocks[number].sites
         old = new
     return name
-
-
-class _Bar:
-    """A progress bar on a terminal; silence elsewhere."""
-
-    def __init__(self, progress: bool | None, total: int) -> None:
-        self.show = sys.stderr.isatty() if progress is None else progress
-        self.total = total
-        self.bar: Any = None
-
-    def __enter__(self) -> _Bar:
-        if self.show:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(total=self.total, desc="CAVI", unit="sweep", leave=False)
-        return self
-
-    def update(self, progress: Progress) -> None:
-        if self.bar is not None and progress.done > self.bar.n:
-            self.bar.set_postfix_str(f"ELBO {progress.elbo:.6g}")
-            self.bar.update(progress.done - self.bar.n)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
