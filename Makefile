@@ -15,8 +15,8 @@ help:
 setup: $(STAMP)
 	@:
 
-# pip runs again only when pyproject.toml has changed.
-$(STAMP): pyproject.toml
+# pip runs again only when the dependencies or the sources of the compiled kernel have changed.
+$(STAMP): pyproject.toml hatch_build.py $(wildcard src/lowerbound/topics/native/*pp)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "lowerbound needs Python 3.11 or newer; found $$($(PYTHON) --version 2>&1)." \
 	         "Choose one with: make PYTHON=python3.11 setup"; exit 1; }

@@ -81,7 +81,7 @@ def test_mixture_draws_a_panel_per_fit(fit):
 
 
 def test_matrix_precisions():
-    from lowerbound.plot import _covariances
+    from lowerbound.plot.fits import _covariances
 
     precision = np.array([[[2.0, 0.5], [0.5, 1.0]]])
     np.testing.assert_allclose(_covariances(precision) @ precision, np.eye(2)[None], atol=1e-15)

@@ -1,7 +1,4 @@
-"""Pictures of fits. Each function returns the Matplotlib axes it drew on; none shows a window.
-
-Matplotlib is imported when a picture is drawn: `pip install "lowerbound[plot]"`.
-"""
+"""Pictures of a fit: its ELBO, its posterior, and mixtures in the plane."""
 
 from __future__ import annotations
 
@@ -12,32 +9,12 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.fit import Fit
+from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "elbo", "mixture", "posterior"]
-
-# Distinct for the colour-blind too (Okabe and Ito), the light ones last.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
-INK, FAINT = "#222222", "#8C8C8C"
 SHOWN = 40  # elements of a site in one panel
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "Plots need Matplotlib, which is not installed.\n"
-            'Install it: pip install "lowerbound[plot]".'
-        ) from error
-    return plt
-
-
-def _bare(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=8, colors=INK)
 
 
 def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
@@ -47,14 +24,14 @@ def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
     have a panel of their own below, unless `ax` is given. Returns the axes of the ELBO.
     """
     if fit.whole:
-        ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+        ax = pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
         _by_sweep(fit, ax)
     elif ax is not None or not len(fit.history.held_out):
-        ax = _pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
+        ax = pyplot().subplots(figsize=(5, 3), layout="constrained")[1] if ax is None else ax
         _by_rows(fit, ax)
         ax.set_xlabel("rows seen", fontsize=9)
     else:
-        _, (ax, below) = _pyplot().subplots(
+        _, (ax, below) = pyplot().subplots(
             2, sharex=True, figsize=(5, 4.6), layout="constrained", height_ratios=[3, 2]
         )
         _by_rows(fit, ax)
@@ -75,7 +52,7 @@ def _by_sweep(fit: Fit, ax: Axes) -> None:
         ax.legend(frameon=False, fontsize=8, loc="lower right")
     ax.set_xlabel("sweep", fontsize=9)
     ax.set_ylabel("ELBO (nats)", fontsize=9)
-    _bare(ax)
+    bare(ax)
 
 
 def _by_rows(fit: Fit, ax: Axes) -> None:
@@ -116,7 +93,7 @@ def _rows_axis(ax: Axes) -> None:
     # Nats are read off the axis: no offset to add in the head.
     ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
     ax.ticklabel_format(axis="y", style="plain")
-    _bare(ax)
+    bare(ax)
 
 
 def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -> np.ndarray:
@@ -134,7 +111,7 @@ def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -
                 f"Expected names among {', '.join(sample)}."
             )
     heights = [min(SHOWN, int(np.prod(sample[name].shape[1:]))) for name in names]
-    figure, axes = _pyplot().subplots(
+    figure, axes = pyplot().subplots(
         len(names),
         figsize=(5, sum(0.22 * h + 0.7 for h in heights)),
         height_ratios=[h + 2 for h in heights],
@@ -161,7 +138,7 @@ def _intervals(ax: Axes, name: str, sample: np.ndarray) -> None:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     more = f" (first {SHOWN} of {len(indices)})" if len(indices) > SHOWN else ""
     ax.set_title(name + more, fontsize=10, loc="left")
-    _bare(ax)
+    bare(ax)
 
 
 def mixture(
@@ -188,7 +165,7 @@ def mixture(
             f"plot.mixture got x of shape {points.shape}.\nExpected two-dimensional points, (n, 2)."
         )
     if axes is None:
-        _, axes = _pyplot().subplots(
+        _, axes = pyplot().subplots(
             1,
             len(panels),
             figsize=(3.2 * len(panels), 3.2),
@@ -204,7 +181,7 @@ def mixture(
         _ellipses(ax, fit.mean(mean), _covariances(fit.mean(precision)), share)
         ax.set_title(title, fontsize=10, loc="left")
         ax.set_aspect("equal", adjustable="box")
-        _bare(ax)
+        bare(ax)
     return flat[: len(panels)]
 
 

@@ -1,0 +1,9 @@
+"""Models in the form of scikit-learn estimators: models, not inference.
+
+In: data in the forms that scikit-learn takes. Out: fitted attributes with a trailing underscore,
+and `result_`, the `Fit` behind them.
+"""
+
+from lowerbound.estimators.topics import LatentDirichletAllocation
+
+__all__ = ["LatentDirichletAllocation"]

@@ -1,0 +1,73 @@
+"""scikit-learn's contract for estimators, met without importing it."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from typing import Any, Self
+
+from lowerbound.errors import ArgumentError
+
+
+class NotFittedError(ArgumentError, AttributeError):
+    """An estimator was used before `fit`."""
+
+    def __init__(self, estimator: object, wanted: str) -> None:
+        super().__init__(
+            f"This {type(estimator).__name__} is not fitted yet, so it has no {wanted}.\n"
+            "Expected a call of fit (or partial_fit) first."
+        )
+
+
+class Estimator:
+    """Settings are the arguments of the constructor, kept as they were given.
+
+    A subclass stores each under its own name and checks them in `fit`, so that `clone`,
+    `Pipeline` and `GridSearchCV` can copy and change them.
+    """
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; a name that is none is an error."""
+        for name, value in params.items():
+            if name not in self._names():
+                raise ArgumentError(
+                    f"{type(self).__name__} has no setting '{name}'.\n"
+                    f"Expected one of {', '.join(self._names())}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = [
+            f"{name}={_short(value)}"
+            for name, value in self.get_params().items()
+            if not _same(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+
+def _short(value: Any) -> str:
+    """A value on one line, with the middle of a long one left out."""
+    text = " ".join(reprlib.repr(value).split())
+    return text if len(text) <= 60 else f"{text[:40]}...{text[-10:]}"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, int | float | str) and value == default)

@@ -1,0 +1,23 @@
+"""Pictures of fits and of topics. Each function returns the Matplotlib axes it drew on.
+
+None shows a window. Matplotlib is imported when a picture is drawn:
+`pip install "lowerbound[plot]"`.
+"""
+
+from lowerbound.plot.axes import COLOURS
+from lowerbound.plot.fits import elbo, mixture, posterior
+from lowerbound.plot.history import topic_history
+from lowerbound.plot.panels import topics
+from lowerbound.plot.reading import document
+from lowerbound.plot.scaling import topic_map
+
+__all__ = [
+    "COLOURS",
+    "elbo",
+    "posterior",
+    "mixture",
+    "topics",
+    "topic_map",
+    "topic_history",
+    "document",
+]

@@ -1,0 +1,388 @@
+"""The errors and warnings of corpora: what a bag of words may be, and what was met instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lowerbound.errors import ArgumentError
+
+LARGEST: Final = 2**24  # float32 holds every whole number up to here
+DENSE: Final = 50_000_000  # numbers of a dense array
+
+FORMS: Final = (
+    "Expected counts (a SciPy sparse matrix, a 2-D array, a data frame), a list of token lists, a "
+    "list of bags of words [(id, count), ...], the path of .npz or .parquet files, or an object "
+    "that iterates over documents."
+)
+
+
+class CorpusError(ArgumentError):
+    """A corpus cannot be read as bags of words."""
+
+    @classmethod
+    def raw_text(cls, what: str, text: str, document: int | None = None) -> CorpusError:
+        """A document is a string that is not split into words."""
+        held = f"{what} is a string" if document is None else f"Document {document} of {what} is"
+        held += " that names no file" if document is None else " a string"
+        return cls(
+            f"{held}: {_short(text)}.\n"
+            "Expected documents as lists of tokens, or counts. Split each into tokens, "
+            "[text.split() for text in texts], or count the words with "
+            "sklearn.feature_extraction.text.CountVectorizer().fit_transform(texts)."
+        )
+
+    @classmethod
+    def one_dimension(cls, what: str, shape: tuple[int, ...]) -> CorpusError:
+        """An array is not two-dimensional."""
+        return cls(
+            f"{what} is an array of {len(shape)} dimension{'' if len(shape) == 1 else 's'}, "
+            f"shape {shape}.\n"
+            "Expected counts with one row per document and one column per word. Reshape your data: "
+            f"{what}.reshape(1, -1) is one document."
+        )
+
+    @classmethod
+    def ragged(cls, what: str) -> CorpusError:
+        """Lists of numbers have different lengths."""
+        return cls(
+            f"{what} is a list of lists of numbers whose lengths differ.\n"
+            "Expected one count for every word in each of them. Give word numbers as bags of words "
+            "[(id, count), ...], or tokens as strings."
+        )
+
+    @classmethod
+    def row_of_numbers(cls, what: str, document: int) -> CorpusError:
+        """A document of a stream is a list of numbers, which may be counts or word numbers."""
+        return cls(
+            f"Document {document} of {what} is a list of numbers.\n"
+            "Expected a list of tokens (strings), a bag of words [(id, count), ...], or a chunk of "
+            "documents as a sparse matrix. Give counts as scipy.sparse.csr_array(rows)."
+        )
+
+    @classmethod
+    def not_a_chunk(cls, what: str, document: int, kind: str) -> CorpusError:
+        """An item of a stream of chunks is a single document."""
+        return cls(
+            f"{what} gave a {kind} after {document} documents; before, it gave chunks.\n"
+            "Expected a sparse matrix of counts, or Documents, every time. Give every chunk the "
+            "same form."
+        )
+
+    @classmethod
+    def too_dense(cls, what: str, shape: tuple[int, ...]) -> CorpusError:
+        """A dense array holds too many numbers, most of them 0."""
+        return cls(
+            f"{what} is dense, shape {shape}: {shape[0] * shape[1]:,} numbers.\n"
+            f"Expected at most {DENSE:,}. Convert it to sparse rows: "
+            f"scipy.sparse.csr_array({what}), better where the words are counted."
+        )
+
+    @classmethod
+    def no_documents(cls, what: str) -> CorpusError:
+        """The corpus has no documents."""
+        return cls(
+            f"{what} has 0 documents.\n"
+            "Expected at least one. Check the selection or the files that it comes from."
+        )
+
+    @classmethod
+    def no_tokens(
+        cls, what: str, documents: int, unknown: int, examples: Sequence[str]
+    ) -> CorpusError:
+        """All documents are empty."""
+        cause = (
+            f": {_tokens(unknown)} {_are(unknown)} not in the vocabulary ({_listed(examples)})"
+            if unknown
+            else ""
+        )
+        return cls(
+            f"{what} has {documents} document{_s(documents)} and no word{cause}.\n"
+            "Expected at least one count above 0. Check how words were split and counted, and the "
+            "vocabulary."
+        )
+
+    @classmethod
+    def no_columns(cls, what: str, documents: int) -> CorpusError:
+        """A matrix has no columns."""
+        return cls(
+            f"{what} has 0 feature(s) (shape=({documents}, 0)) while a minimum of 1 is required.\n"
+            "Expected one column per word. Check how the words were chosen."
+        )
+
+    @classmethod
+    def used_up(cls, what: str, kind: str) -> CorpusError:
+        """An iterator can be read only once."""
+        return cls(
+            f"{what} is a {kind}, which can be read only once.\n"
+            "Expected an object that can be iterated again for every pass: a list, or a class "
+            "whose __iter__ starts afresh. Or use partial_fit chunk by chunk."
+        )
+
+    @classmethod
+    def changed(cls, what: str, found: int, count: int) -> CorpusError:
+        """A pass gave another number of documents than there were."""
+        return cls(
+            f"A pass over {what} gave {found} documents; it has {count}.\n"
+            "Expected the same documents in every pass. Let __iter__ start afresh, and __len__ be "
+            "the number of documents."
+        )
+
+    @classmethod
+    def not_valid(cls, what: str, reason: str) -> CorpusError:
+        """The arrays of a sparse matrix contradict each other."""
+        return cls(
+            f"{what} is not a valid sparse matrix: {reason}.\n"
+            f"Expected word numbers below its number of columns. Check how its arrays were made: "
+            f"{what}.check_format() says more."
+        )
+
+    @classmethod
+    def masked(cls, what: str, count: int) -> CorpusError:
+        """Entries are marked as missing."""
+        return cls(
+            f"{what} has {count} masked entr{'y' if count == 1 else 'ies'}.\n"
+            "Expected counts. A word that does not occur has count 0: "
+            f"{what}.filled(0), where that is what the mask means."
+        )
+
+
+class CorpusTypeError(CorpusError, TypeError):
+    """The corpus, a document or a token is of a type that means nothing here."""
+
+    @classmethod
+    def of_corpus(cls, what: str, kind: str) -> CorpusTypeError:
+        """The corpus itself."""
+        return cls(f"{what} is a {kind}.\n{FORMS}")
+
+    @classmethod
+    def of_numbers(cls, what: str, dtype: str, reason: str = "") -> CorpusTypeError:
+        """An array does not hold real numbers."""
+        found = f"{what} has dtype {dtype}"
+        if dtype.startswith("complex"):
+            found += " (Complex data not supported)"
+        return cls(
+            f"{found}{': ' if reason else ''}{reason}.\n"
+            "Expected counts: whole numbers >= 0. Convert it to numbers, or pass documents as "
+            "lists of tokens."
+        )
+
+    @classmethod
+    def of_column(cls, what: str, column: Any, dtype: str) -> CorpusTypeError:
+        """A column of a data frame does not hold numbers."""
+        return cls(
+            f"Column {column!r} of {what} has dtype {dtype}.\n"
+            "Expected one column of counts per word. Leave the column out, "
+            f"or pass {what}[{column!r}] alone if its entries are lists of tokens."
+        )
+
+    @classmethod
+    def of_document(cls, what: str, document: int, kind: str, like: str) -> CorpusTypeError:
+        """A document is not like the others, or of no known form."""
+        return cls(
+            f"Document {document} of {what} is a {kind}.\n"
+            f"Expected {like}. Bring every document into the same form."
+        )
+
+    @classmethod
+    def of_entry(
+        cls, what: str, document: int, place: int, value: Any, like: str
+    ) -> CorpusTypeError:
+        """An entry of a document is neither a token nor a pair of word and count."""
+        return cls(
+            f"Document {document} of {what} holds {_short(value)} at place {place}.\n"
+            f"Expected {like}. Drop missing entries, and give all documents the same form."
+        )
+
+
+class CountError(CorpusError):
+    """A count is not a whole number that is at least 0."""
+
+    def __init__(
+        self, what: str, document: int, word: int, name: str | None, value: float, more: int
+    ) -> None:
+        where = f"word {word}" if name is None else f"word {word} ('{name}')"
+        shown = f"{value:.9g}" if abs(value) < 1e9 else f"{value:g}"
+        found = f"{shown} for {where} in document {document}"
+        if more:
+            found += f", and {more:,} more such entr{'y' if more == 1 else 'ies'}"
+        if value != value:
+            text = f"{what} holds NaN: {found}"
+            advice = "A word that does not occur has count 0: fill missing entries with 0."
+        elif abs(value) == float("inf"):
+            text = f"{what} holds an infinite count: {found}"
+            advice = "Correct the entry."
+        elif value < 0:
+            text = f"Negative values in data passed as {what}: {found}"
+            advice = "Correct the entry, or pass the counts before they were centred or scaled."
+        elif value > LARGEST:
+            text = f"{what} holds a count above 2^24 = {LARGEST:,}: {found}"
+            advice = "float32 does not hold such counts exactly: split the document."
+        else:
+            text = f"{what} holds a fractional count: {found}"
+            advice = (
+                "Tf-idf weights and frequencies are not counts: use CountVectorizer in place of "
+                "TfidfVectorizer."
+            )
+        super().__init__(f"{text}.\nExpected whole numbers >= 0. {advice}")
+
+
+class VocabularyError(CorpusError):
+    """Words and word numbers do not fit together."""
+
+    @classmethod
+    def width(cls, what: str, found: int, expected: int, *, fitted: bool) -> VocabularyError:
+        """A matrix has another number of columns than there are words."""
+        if fitted:
+            return cls(
+                f"{what} has {found} features, but LatentDirichletAllocation is expecting "
+                f"{expected} features as input.\n"
+                "Expected one column for each word of the fit, in the same order. Count the words "
+                "with the vocabulary of the fit."
+            )
+        return cls(
+            f"{what} has {found} columns; the vocabulary has {expected} words.\n"
+            "Expected one word per column, in the order of the columns. Pass the vocabulary that "
+            f"{what} was counted with."
+        )
+
+    @classmethod
+    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> VocabularyError:
+        """A part of a corpus has another number of columns than the first."""
+        return cls(
+            f"The chunk of {what} that starts at document {document} has {found} columns; the "
+            f"first has {expected}.\n"
+            "Expected one column per word in every chunk. Count all of them with one vocabulary."
+        )
+
+    @classmethod
+    def identifier(cls, what: str, document: int, found: int, size: int) -> VocabularyError:
+        """A word number of a bag of words does not exist."""
+        return cls(
+            f"Document {document} of {what} holds word number {found}; there are {size} words.\n"
+            f"Expected numbers from 0 to {size - 1}. Make the bags of words with the vocabulary "
+            "of the fit."
+        )
+
+    @classmethod
+    def negative_identifier(cls, what: str, document: int, found: int) -> VocabularyError:
+        """A word number is negative."""
+        return cls(
+            f"Document {document} of {what} holds word number {found}.\n"
+            "Expected numbers from 0 on. Leave out words that the vocabulary does not have."
+        )
+
+    @classmethod
+    def too_many(cls, what: str, found: int) -> VocabularyError:
+        """A word number is beyond what is stored."""
+        return cls(
+            f"{what} has word number {found}.\n"
+            "Expected numbers below 2^31 - 1. Number the words that occur from 0 on."
+        )
+
+    @classmethod
+    def unnamed(cls, what: str) -> VocabularyError:
+        """Tokens come where the words of the fit have no names."""
+        return cls(
+            f"{what} holds tokens; the words of the fit have numbers alone.\n"
+            "Expected counts or bags of words, as in the fit. Or fit with names for the words: "
+            "vocabulary=[...]."
+        )
+
+    @classmethod
+    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> VocabularyError:
+        """None of the columns of a data frame is a word of the fit."""
+        return cls(
+            f"No column of {what} ({_listed(columns)}) is a word of the fit ({_listed(words)}).\n"
+            "Expected columns named by words. Count the words with the vocabulary of the fit."
+        )
+
+    @classmethod
+    def duplicate(cls, word: str, first: int, second: int, where: str) -> VocabularyError:
+        """A word has two numbers."""
+        return cls(
+            f"The word '{word}' stands twice in {where}: at {first} and at {second}.\n"
+            "Expected each word once. Merge the two, or rename one."
+        )
+
+    @classmethod
+    def numbers(cls, missing: int, size: int) -> VocabularyError:
+        """The numbers of a mapping are not 0, ..., V - 1."""
+        return cls(
+            f"vocabulary has {size} words, and none has the number {missing}.\n"
+            f"Expected each number from 0 to {size - 1} once. Number the words anew "
+            "(Dictionary.compactify() in gensim)."
+        )
+
+    @classmethod
+    def not_a_vocabulary(cls, kind: str) -> VocabularyError:
+        """The vocabulary is of no known form."""
+        return cls(
+            f"vocabulary is {kind}.\n"
+            "Expected a sequence of words (strings), a mapping of words to numbers or of numbers "
+            "to words, or a gensim Dictionary."
+        )
+
+    @classmethod
+    def empty(cls) -> VocabularyError:
+        """The vocabulary has no words."""
+        return cls("vocabulary has 0 words.\nExpected at least one. Check how it was made.")
+
+    @classmethod
+    def differs(cls, place: int, given: str, fitted: str) -> VocabularyError:
+        """The vocabulary given is not that of the fit."""
+        return cls(
+            f"vocabulary has {given} at {place}, where the fit has {fitted}.\n"
+            "Expected the words of the fit. Leave vocabulary out, or fit again."
+        )
+
+    @classmethod
+    def size(cls, found: int, expected: int) -> VocabularyError:
+        """The vocabulary given has another number of words than the fit."""
+        return cls(
+            f"vocabulary has {found} words; the fit has {expected}.\n"
+            "Expected one name for each word of the fit. Pass the vocabulary of the fit."
+        )
+
+
+class EmptyDocumentsWarning(UserWarning):
+    """Some documents have no words."""
+
+    def __init__(self, what: str, count: int) -> None:
+        subject = "1 document" if count == 1 else f"{count:,} documents"
+        super().__init__(
+            f"{subject} of {what} {'has' if count == 1 else 'have'} no words: "
+            f"{'its' if count == 1 else 'their'} proportions are those of the prior."
+        )
+
+
+class UnknownWordsWarning(UserWarning):
+    """Some tokens are not in the vocabulary and were left out."""
+
+    def __init__(self, what: str, count: int, examples: Sequence[str]) -> None:
+        super().__init__(
+            f"{_tokens(count)} of {what} {_are(count)} not in the vocabulary and left out, "
+            f"e.g. {_listed(examples)}."
+        )
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count:,} tokens"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = ", ".join(_short(str(word)) for word in words[:5])
+    return f"{shown}, ..." if len(words) > 5 else shown
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

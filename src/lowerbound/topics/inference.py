@@ -1,0 +1,262 @@
+"""The three inferences, each a sequence of looks at its topics.
+
+Mean field is the paper's: coordinate ascent (alg:cavi_lda) and natural gradients on batches
+(alg:svi). Collapsed inference integrates theta and beta out (Teh, Newman and Welling 2007; CVB0,
+Asuncion et al. 2009): first on batches (Foulds et al. 2013), then, where memory allows, in sweeps
+that keep phi of every entry. An inference is a generator: it yields a `Look` and is sent the priors
+to go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from lowerbound.source.read_ahead import read_ahead
+from lowerbound.topics.corpus import Corpus
+from lowerbound.topics.documents import Documents, joined
+from lowerbound.topics.engine import Engine, Local, Rule
+from lowerbound.topics.priors import Priors
+from lowerbound.topics.settings import Setting
+
+CHUNK: Final = 16384  # documents of a sweep that are worked on together
+COLLAPSED: Final = (20, 1e-2)  # iterations and tolerance inside a document, on batches
+LOOKS: Final = 4  # a pass of batches, where a pass is long
+LONG: Final = 100_000  # documents
+STREAM_LOOK: Final = 64  # batches between looks, where the length of a pass is not known
+SWEEPS: Final = 5  # between looks
+WARM: Final = 3  # passes of batches before sweeps
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Where an inference stands."""
+
+    topics: Any  # lambda, as the engine keeps it
+    documents: int  # worked through so far
+    passes: float
+    elbo: (
+        float  # nats, all documents: exact in CAVI, from the last batches in SVI; NaN if collapsed
+    )
+    gamma: np.ndarray  # (D', K) of the documents last worked on, to learn the prior from
+    steps: int
+
+
+Inference = Generator[Look, Priors, None]
+
+
+# --------------------------------------------------------------------------------------------------
+# What is read
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The documents that are learned from: all but those held out."""
+
+    corpus: Corpus
+    kept: np.ndarray | None  # numbers of the documents to learn from, in memory
+    skipped: int  # documents at the head of a stream that are held out
+    count: int | None
+
+    def batches(self, size: int, number: int, seed: int) -> Iterator[Documents]:
+        """The batches of one pass: in an order of its own in memory, as they come in a stream."""
+        held = self.corpus.held
+        if held is not None and self.kept is not None:
+            order = np.random.default_rng((seed, number)).permutation(self.kept)
+            # Batches of equal size: the last of a pass would otherwise weigh too much.
+            cuts = max(1, round(len(order) / size))
+            for chosen in np.array_split(order, cuts):
+                yield held.take(chosen)
+            return
+        left = self.skipped
+        for batch in self.corpus.batches(size):
+            part = batch.between(min(left, len(batch)), len(batch))
+            left -= len(batch) - len(part)
+            if len(part):
+                yield part
+
+    def chunks(self, size: int) -> Iterator[Documents]:
+        """All documents, in the same order every time."""
+        if self.corpus.held is None or self.kept is None:
+            yield from self.batches(size, 0, 0)
+            return
+        for low in range(0, len(self.kept), size):
+            yield self.corpus.held.take(self.kept[low : low + size])
+
+
+def packed(
+    engine: Engine, reading: Reading, setting: Setting, number: int
+) -> Generator[tuple[Any, int]]:
+    """The batches of a pass and their sizes, made ready by a thread while the engine works."""
+
+    def make() -> Iterator[tuple[Any, int]]:
+        for batch in reading.batches(setting.batch_size, number, setting.seed):
+            yield engine.pack(batch), len(batch)
+
+    return read_ahead(make)
+
+
+# --------------------------------------------------------------------------------------------------
+# Mean field
+
+
+def first_topics(engine: Engine, vocabulary: int, setting: Setting) -> Any:
+    """Random topics near the flat one: lambda_wk ~ Gamma(100, 1/100)."""
+    rng = np.random.default_rng((setting.seed, 2))
+    return engine.place(rng.gamma(100.0, 0.01, (vocabulary, setting.topics)))
+
+
+def topics_divergence(topics: np.ndarray, prior: np.ndarray) -> float:
+    """KL(q(beta) || p(beta)) in nats, lambda (V, K)."""
+    eta = np.broadcast_to(prior, len(topics)).astype(float)
+    totals = topics.sum(axis=0)
+    logs = digamma(topics) - digamma(totals)
+    own = gammaln(totals).sum() - gammaln(topics).sum()
+    given = topics.shape[1] * (gammaln(eta.sum()) - gammaln(eta).sum())
+    return float(own - given + ((topics - eta[:, None]) * logs).sum())
+
+
+def coordinate_ascent(
+    engine: Engine, reading: Reading, priors: Priors, setting: Setting, topics: Any
+) -> Inference:
+    """alg:cavi_lda: all gamma and phi given the topics, then all topics given phi.
+
+    The ELBO of a look is that of gamma, phi and the topics they were found with; gamma starts from
+    its last value, so no step can lower it.
+    """
+    batches = [engine.pack(chunk) for chunk in reading.chunks(CHUNK)]
+    gammas: list[Any] = [None] * len(batches)
+    documents = reading.count or 0
+    for sweep in range(1, setting.passes + 1):
+        weights = engine.weights(topics, "mean field")
+        bound, sums = 0.0, None
+        for number, batch in enumerate(batches):
+            found = engine.local(weights, batch, priors.document, gammas[number])
+            gammas[number] = found.gamma
+            bound += float(found.bound)
+            sums = found.statistics if sums is None else sums + found.statistics
+        elbo = bound - topics_divergence(engine.fetch(topics), priors.topic)
+        gamma = np.concatenate([engine.fetch(gamma) for gamma in gammas])
+        priors = yield Look(topics, sweep * documents, float(sweep), elbo, gamma, sweep)
+        topics = engine.blend(topics, sums, priors.topic, 1.0, 1.0)
+
+
+def take_step(
+    engine: Engine,
+    topics: Any,
+    batch: Any,
+    size: int,
+    priors: Priors,
+    rule: Rule,
+    total: int,
+    step: float,
+) -> tuple[Any, Local]:
+    """(1 - step) lambda + step (eta + N/B statistics), from one packed batch (alg:svi)."""
+    weights = engine.weights(topics, rule)
+    if rule == "collapsed":
+        iterations, tolerance = COLLAPSED
+        found = engine.local(
+            weights, batch, priors.document, rule=rule, iterations=iterations, tolerance=tolerance
+        )
+    else:
+        found = engine.local(weights, batch, priors.document, rule=rule)
+    return engine.blend(topics, found.statistics, priors.topic, step, total / size), found
+
+
+def stochastic(
+    engine: Engine,
+    reading: Reading,
+    priors: Priors,
+    setting: Setting,
+    topics: Any,
+    rule: Rule,
+    passes: int,
+) -> Inference:
+    """alg:svi: natural-gradient steps on batches of documents, in turn."""
+    steps, seen, total = 0, 0, reading.count
+    for number in range(passes):
+        every = looks_every(total, setting.batch_size)
+        done, bounds, found = 0, [], None
+        with closing(packed(engine, reading, setting, number)) as batches:
+            for batch, size in batches:
+                # While the length of a stream is not known, what was seen of it stands for it.
+                known = total or seen + size
+                step = (steps + setting.delay) ** -setting.forgetting
+                topics, found = take_step(engine, topics, batch, size, priors, rule, known, step)
+                bounds.append(found.bound * (known / size))
+                steps, seen, done = steps + 1, seen + size, done + size
+                if len(bounds) >= every and done < known:
+                    at = number + done / known
+                    priors = yield look(engine, topics, priors, seen, at, bounds, found, steps)
+                    bounds = []
+        total = total or done
+        if found is not None and bounds:
+            at = float(number + 1)
+            priors = yield look(engine, topics, priors, seen, at, bounds, found, steps)
+
+
+def looks_every(total: int | None, size: int) -> int:
+    """Batches between looks: a few looks in a long pass, one in a short one."""
+    if total is None:
+        return STREAM_LOOK
+    return max(1, round(total / size / (LOOKS if total > LONG else 1)))
+
+
+def look(
+    engine: Engine,
+    topics: Any,
+    priors: Priors,
+    seen: int,
+    passes: float,
+    bounds: Sequence[Any],
+    found: Local,
+    steps: int,
+) -> Look:
+    """A look after some batches; their bounds are zero unless the rule is mean field."""
+    elbo, mean = float("nan"), float(np.mean([float(bound) for bound in bounds]))
+    if mean:
+        elbo = mean - topics_divergence(engine.fetch(topics), priors.topic)
+    return Look(topics, seen, passes, elbo, engine.fetch(found.gamma), steps)
+
+
+# --------------------------------------------------------------------------------------------------
+# Collapsed
+
+
+def collapsed(
+    engine: Engine, reading: Reading, priors: Priors, setting: Setting, topics: Any
+) -> Inference:
+    """CVB0: passes of batches, then sweeps over all entries with phi in memory."""
+    warm = min(WARM, setting.passes) if setting.sweeps else setting.passes
+    running = stochastic(engine, reading, priors, setting, topics, "collapsed", warm)
+    last = next(running)
+    while True:
+        priors = yield last
+        try:
+            last = running.send(priors)
+        except StopIteration:
+            break
+    if not setting.sweeps:
+        return
+    documents = joined(list(reading.chunks(1 << 20)))
+    weights = engine.weights(last.topics, "collapsed")
+    assigned = engine.assign(documents, weights, priors.document)
+    sweeps = setting.passes - warm
+    for sweep in range(1, sweeps + 1):
+        assigned = engine.reassign(assigned, priors.document, priors.topic)
+        if sweep % SWEEPS == 0 or sweep == sweeps:
+            counts = engine.word_counts(assigned)
+            lambdas = counts + np.broadcast_to(priors.topic, len(counts))[:, None]
+            priors = yield Look(
+                topics=engine.place(lambdas),
+                documents=last.documents + sweep * len(documents),
+                passes=float(warm + sweep),
+                elbo=float("nan"),
+                gamma=engine.document_counts(assigned) + priors.document,
+                steps=last.steps + sweep,
+            )

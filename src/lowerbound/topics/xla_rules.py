@@ -1,0 +1,206 @@
+"""The local step of a table of documents: phi and gamma in turn until each document stands still.
+
+The weights of a word may be scaled freely, as phi is normalised over topics, and so may t(gamma)
+of a document. Both are kept with their largest element at 1 and none below a floor: exp psi of the
+small parameters of sparse topics is below the smallest float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lowerbound.topics.engine import Rule
+from lowerbound.topics.xla_special import digamma, log_gamma
+
+FLOORS: Final = {"float32": 1e-30, "float64": 1e-280}  # times a count, its inverse is finite
+TILE_BYTES: Final = {"cpu": 1 << 24, "gpu": 1 << 28}  # of the gathered weights of a block of rows
+
+
+class Weights(NamedTuple):
+    """B[w, k] = rows[w, k] exp(logs[w]), each row with its largest element at 1."""
+
+    rows: Any  # (V, K) in the precision of the local step
+    logs: Any  # (V,) float64
+
+
+class Solved(NamedTuple):
+    """The documents of a table at their final gamma.
+
+    n_w phi[w, k] = ratio[w] t[w, k] rows[w, k]; in rules that leave no token out, t is the same for
+    all words of a document.
+    """
+
+    gamma: Any  # (R, K)
+    ratio: Any  # (R, L): n_w / sum_k t rows
+    t: Any  # (R, K), or (R, L, K)
+    iterations: Any  # (R,) int32
+
+
+def scaled(topics: jax.Array, rule: Rule, precision: str) -> Weights:
+    """The weights of lambda (V, K), computed in float64."""
+    if rule == "mean field":
+        return from_logs(digamma(topics) - digamma(topics.sum(0)), precision)
+    return from_logs(jnp.log(topics) - jnp.log(topics.sum(0)), precision)
+
+
+def from_logs(logs: jax.Array, precision: str) -> Weights:
+    """Weights from log B (V, K)."""
+    top = logs.max(1)
+    rows = jnp.maximum(jnp.exp(logs - top[:, None]), FLOORS[precision])
+    return Weights(rows.astype(precision), top)
+
+
+def strengths(gamma: jax.Array, rule: Rule) -> jax.Array:
+    """t(gamma) (..., K), scaled: its largest element is 1."""
+    floor = FLOORS[str(gamma.dtype)]
+    if rule == "mean field":
+        logs = digamma(gamma)
+        return jnp.maximum(jnp.exp(logs - logs.max(-1, keepdims=True)), floor)
+    return jnp.maximum(gamma / gamma.max(-1, keepdims=True), floor)
+
+
+def started(counts: jax.Array, prior: jax.Array) -> jax.Array:
+    """gamma_k = alpha_k + n_d / K of the rows of a table."""
+    return prior + counts.sum(1, keepdims=True) / prior.shape[0]
+
+
+def solve(
+    rows: jax.Array,
+    words: jax.Array,
+    counts: jax.Array,
+    gamma: jax.Array,
+    prior: jax.Array,
+    iterations: jax.Array,
+    tolerance: jax.Array,
+    *,
+    rule: Rule,
+    platform: str,
+) -> Solved:
+    """Iterate the rule, in blocks of rows whose gathered weights fit into memory."""
+    count, length = words.shape
+    most = TILE_BYTES.get(platform, TILE_BYTES["gpu"])
+    block = max(1, most // (length * prior.shape[0] * rows.dtype.itemsize))
+    step = partial(_collapsed if rule == "collapsed" else _shared, rule=rule)
+
+    def one(block: tuple[jax.Array, ...]) -> Solved:
+        return step(rows[block[0]], block[1], block[2], prior, iterations, tolerance)
+
+    parts = -(-count // block)
+    while count % parts:  # parts of equal sizes: no row is made up
+        parts += 1
+    if parts == 1:
+        return one((words, counts, gamma))
+    blocks = jax.tree.map(
+        lambda a: a.reshape(parts, count // parts, *a.shape[1:]), (words, counts, gamma)
+    )
+    joined: Solved = jax.tree.map(
+        lambda a: a.reshape(count, *a.shape[2:]), jax.lax.map(one, blocks)
+    )
+    return joined
+
+
+def _shared(
+    tile: jax.Array,
+    counts: jax.Array,
+    gamma: jax.Array,
+    prior: jax.Array,
+    iterations: jax.Array,
+    tolerance: jax.Array,
+    rule: Rule,
+) -> Solved:
+    """Rules in which all words of a document see the same t."""
+    exact: Any = {"precision": jax.lax.Precision.HIGHEST}
+
+    def ratio_of(t: jax.Array) -> jax.Array:
+        return counts / jnp.einsum("rlk,rk->rl", tile, t, **exact)
+
+    def step(gamma: jax.Array, extra: None) -> tuple[jax.Array, None]:
+        t = strengths(gamma, rule)
+        return prior + t * jnp.einsum("rlk,rl->rk", tile, ratio_of(t), **exact), None
+
+    gamma, _, used = _until_still(step, gamma, None, iterations, tolerance)
+    t = strengths(gamma, rule)
+    return Solved(gamma, ratio_of(t), t, used)
+
+
+def _collapsed(
+    tile: jax.Array,
+    counts: jax.Array,
+    gamma: jax.Array,
+    prior: jax.Array,
+    iterations: jax.Array,
+    tolerance: jax.Array,
+    rule: Rule,
+) -> Solved:
+    """CVB0: t = gamma - phi of the word's own token, which is 0 before the first phi."""
+
+    def without_own(gamma: jax.Array, phi: jax.Array) -> jax.Array:
+        floor = FLOORS[str(gamma.dtype)]
+        return jnp.maximum((gamma[:, None] - phi) / gamma.max(-1)[:, None, None], floor)
+
+    def step(gamma: jax.Array, phi: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values = without_own(gamma, phi) * tile
+        phi = values / values.sum(-1, keepdims=True)
+        return prior + (counts[..., None] * phi).sum(1), phi
+
+    nowhere = jnp.zeros_like(tile)
+    gamma, phi, used = _until_still(step, gamma, nowhere, iterations, tolerance)
+    t = without_own(gamma, phi)
+    return Solved(gamma, counts / (t * tile).sum(-1), t, used)
+
+
+def _until_still(
+    step: Callable[[jax.Array, Any], tuple[jax.Array, Any]],
+    gamma: jax.Array,
+    extra: Any,
+    iterations: jax.Array,
+    tolerance: jax.Array,
+) -> tuple[jax.Array, Any, jax.Array]:
+    """Repeat a step; a document that changes by less than the tolerance keeps what it has."""
+
+    def unfinished(state: tuple[Any, ...]) -> Any:
+        done, moving = state[0], state[3]
+        return (done < iterations) & moving.any()
+
+    def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        done, gamma, extra, moving, used = state
+        new, extra_new = step(gamma, extra)
+        kept = jax.tree.map(
+            lambda a, b: jnp.where(moving.reshape(-1, *(1,) * (a.ndim - 1)), a, b),
+            (new, extra_new),
+            (gamma, extra),
+        )
+        still = jnp.abs(new - gamma).mean(-1) < tolerance
+        return done + 1, *kept, moving & ~still, used + moving.astype(jnp.int32)
+
+    state = (
+        jnp.zeros((), jnp.int32),
+        gamma,
+        extra,
+        jnp.ones(len(gamma), bool),
+        jnp.zeros(len(gamma), jnp.int32),
+    )
+    _, gamma, extra, _, used = jax.lax.while_loop(unfinished, again, state)
+    return gamma, extra, used
+
+
+def document_bounds(
+    solved: Solved, words: jax.Array, counts: jax.Array, logs: jax.Array, prior: jax.Array
+) -> jax.Array:
+    """sum_w n log sum_k t B - KL(q(theta) || p(theta)) of each row in mean field, (R,)."""
+    gamma = solved.gamma
+    psi, total = digamma(gamma), gamma.sum(-1)
+    expected = psi - digamma(total)[:, None]  # E_q[log theta]
+    inside = counts > 0
+    norm = jnp.where(inside, counts, 1) / jnp.where(inside, solved.ratio, 1)
+    per_word = jnp.log(norm) + logs[words].astype(gamma.dtype) + expected.max(-1)[:, None]
+    likelihood = (counts * per_word).sum(-1)
+    kl = log_gamma(total) - log_gamma(prior.sum())
+    kl = kl - (log_gamma(gamma) - log_gamma(prior)).sum(-1)
+    nats: jax.Array = likelihood - kl - ((gamma - prior) * expected).sum(-1)
+    return nats
