@@ -15,6 +15,8 @@ NAMES = (
     "stream",
     "stream_memory",
     "throughput",
+    "topics",
+    "topics_memory",
 )
 
 

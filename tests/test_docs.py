@@ -20,21 +20,43 @@ def test_relative_links_resolve(page: Path) -> None:
     assert [link for link in targets if not (page.parent / link).exists()] == []
 
 
-def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):
+def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Run the blocks of a page in order; what it says is printed must be. Returns its names."""
     matplotlib.use("agg")
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "how-to-scale.md").read_text("utf-8")
     names: dict[str, Any] = {}
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```(\w*)\n(.*?)^```$",
+        (ROOT / "docs" / page).read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
     code = [text for language, text in blocks if language == "python"]
     for number, text in enumerate(code):
-        exec(compile(text, f"how-to-scale.md, block {number}", "exec"), names)
+        exec(compile(text, f"{page}, block {number}", "exec"), names)
     matplotlib.pyplot.close("all")
     assert len(code) > 10
     printed = capsys.readouterr().out.splitlines()
     (said,) = [text for language, text in blocks if language == ""]
     assert [line for line in said.splitlines() if line not in printed] == []
+    return names
+
+
+def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-scale.md", capsys)
     # Standard errors are about 0.015: off by thirteen of them at most.
     for fit in (names["whole"], names["today"], names["fit"], names["again"]):
         found = fit.mean("mu")[np.argsort(fit.mean("mu")[:, 0])]
         np.testing.assert_allclose(found, names["means"], atol=0.2)
+
+
+def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-topics.md", capsys)
+    lda, test = names["lda"], names["test"]
+    assert names["proportions"].shape == (test.shape[0], 10)
+    np.testing.assert_allclose(names["proportions"].sum(axis=1), 1)
+    # What all words' frequencies alone foretell: topics must do better, however they were found.
+    shares = (names["train"].sum(axis=0) + 0.01) / (names["train"].sum() + 0.01 * test.shape[1])
+    unigram = float((test @ np.log(shares)).sum() / test.sum())
+    for model in (lda, names["large"], names["online"], names["mean_field"], names["learned"]):
+        assert model.score(test) > unigram + 0.1

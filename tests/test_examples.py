@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -54,9 +55,15 @@ def test_ard_regression(capsys):
 
 
 def test_topics(capsys):
-    fit = example("topics").main(documents=12, length=20, restarts=3)
+    fit, counted, lda = example("topics").main(restarts=3, K=5, max_passes=8)
     assert fit.mean("beta").shape == (2, 10)
-    assert "topic 1:" in capsys.readouterr().out
+    # One model, one optimum: the two searches stop within this of it.
+    assert counted.result_.elbo == pytest.approx(fit.elbo, abs=0.01)
+    assert lda.components_.shape == (5, 2834)
+    text = capsys.readouterr().out
+    assert "topic 1:" in text
+    assert "Collapsed inference (sweeps follow batches): 2,800 documents" in text
+    assert "5 topics: coherence" in text
 
 
 def test_missing_data(capsys):

@@ -77,6 +77,42 @@ def test_kidiq() -> None:
     assert np.isfinite(kids["mom_iq"]).all()
 
 
+def test_debian_descriptions_are_counts_of_words() -> None:
+    counts, words = data.debian_descriptions()
+    assert counts.format == "csr"
+    assert counts.dtype == np.int32
+    assert counts.shape == (3000, len(words)) == (3000, 2834)
+    assert counts.has_canonical_format
+    assert counts.data.min() >= 1
+    assert np.diff(counts.indptr).min() >= 4  # no document is empty
+    assert ((counts > 0).sum(axis=0) >= 5).all()
+
+
+def test_the_words_of_debian_descriptions_are_distinct_and_sorted() -> None:
+    words = data.debian_descriptions().words
+    assert words.dtype == object
+    assert words.tolist() == sorted(set(words))
+    assert all(word.isascii() and word.islower() and len(word) >= 3 for word in words)
+
+
+def test_debian_descriptions_have_the_words_at_their_columns() -> None:
+    counts, words = data.debian_descriptions()
+    held = [set(words[row.indices]) for row in counts]
+    # The columns belong to the words: packages of these languages name little else in common.
+    assert sum({"rust", "cargo"} <= row for row in held) > 50
+    assert sum({"rust", "haskell"} <= row for row in held) < 5
+
+
+def test_the_file_of_debian_descriptions_is_one_that_scipy_reads() -> None:
+    from importlib.resources import as_file, files
+
+    from scipy.sparse import load_npz
+
+    with as_file(files("lowerbound.data") / "debian_descriptions.npz") as path:
+        stored = load_npz(path)
+    assert (stored != data.debian_descriptions().counts).nnz == 0
+
+
 def test_every_loader_is_documented() -> None:
     for name in data.__all__:
         assert inspect.getdoc(getattr(data, name))

@@ -7,13 +7,12 @@ import jax
 import numpy as np
 
 from lowerbound.fit.devices import placement
-from lowerbound.topics import xla_assign
 from lowerbound.topics.xla import XlaEngine
 from tests.oracles import topics as oracle
 
 V, K = 200, 5
 ALPHA = np.linspace(0.05, 0.5, K)
-SIZES = [0, 1, 7, 8, 1, 5, 3, 2, 8, 6, 4, 100]  # two tables, both with rows to spare
+SIZES = [0, 1, 7, 8, 1, 5, 3, 2, 8, 6, 4]  # two tables, one with rows to spare
 
 
 def check(precision: str, within: float) -> None:
@@ -34,8 +33,9 @@ def check(precision: str, within: float) -> None:
     for table in batches[1].tables:
         assert len(table.words.sharding.device_set) == 4
         assert not table.words.is_fully_replicated
-    for rule in ("mean field", "collapsed", "mean"):
-        for given in (None, start) if rule == "mean field" else (None,):
+    rules = {"mean field": [None, start], "collapsed": [None], "mean": [start]}
+    for rule, starts in rules.items():
+        for given in starts if precision == "float64" else [start]:
             found = []
             for engine, batch in zip((one, many), batches, strict=True):
                 placed = engine.place(topics)
@@ -51,13 +51,16 @@ def check(precision: str, within: float) -> None:
                 new = engine.blend(placed, local.statistics, np.full(1, 0.1), 0.2, 3.0)
                 found.append((*local, new))
             jax.tree.map(close(rule), *found)
-    assigned = [engine.assign(documents, K, 0) for engine in (one, many)]
+    if precision == "float32":
+        return
+    given = oracle.weights(topics, "collapsed")
+    assigned = [engine.assign(documents, given, ALPHA) for engine in (one, many)]
     eta = np.full(1, 0.1)
     for _ in range(2):
         assigned = [e.reassign(a, ALPHA, eta) for e, a in zip((one, many), assigned, strict=True)]
     assert not assigned[1].phi[0][0].is_fully_replicated
     compare = close("collapsed")
-    compare(*(xla_assign.phi_of_entries(a) for a in assigned))
+    compare(*(e.responsibilities(a) for e, a in zip((one, many), assigned, strict=True)))
     compare(*(e.word_counts(a) for e, a in zip((one, many), assigned, strict=True)))
     compare(*(e.document_counts(a) for e, a in zip((one, many), assigned, strict=True)))
 

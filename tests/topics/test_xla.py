@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
-from lowerbound.topics import xla, xla_assign, xla_fused, xla_rules, xla_special, xla_sums
+from lowerbound.errors import ArgumentError
+from lowerbound.topics import (
+    xla,
+    xla_assign,
+    xla_batch,
+    xla_fused,
+    xla_rules,
+    xla_special,
+    xla_sums,
+)
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.engine import Engine, Local
 from lowerbound.topics.xla import XlaEngine
@@ -54,6 +63,14 @@ def test_is_an_engine():
     engine: Engine = XlaEngine()
     assert engine.name == "xla"
     assert XlaEngine("float64") == XlaEngine("float64")
+
+
+def test_precisions():
+    with pytest.raises(ArgumentError) as raised:
+        XlaEngine("float16")
+    assert str(raised.value) == (
+        'precision=\'float16\' is no precision of the engine.\nExpected "float32" or "float64".'
+    )
 
 
 @pytest.mark.parametrize("precision", CLOSE)
@@ -201,7 +218,7 @@ def test_a_blend_in_single_precision_keeps_small_steps(topics):
 
 
 def programs() -> int:
-    jitted = (xla._step, xla._weights, xla._empty, xla._finished, xla._blend)
+    jitted = (xla._step, xla._weights, xla._empty, xla._finished, xla._blend, xla_batch._table)
     return sum(function._cache_size() for function in jitted)
 
 
@@ -261,18 +278,36 @@ def test_sums_by_word_in_every_form(monkeypatch, vocabulary, each):
     t = rng.gamma(1.0, size=(*words.shape, K) if each else (24, K))
     expected = np.zeros((vocabulary, K))
     np.add.at(expected, words, ratio[..., None] * (t if each else t[:, None]))
+
+    @jax.jit
+    def in_pieces(words, counts, ratio, t):
+        return xla_sums.in_pieces(xla_sums.pieces(words, counts, vocabulary), ratio, t)
+
     with jax.enable_x64(True):
         ratio, t, n = jnp.asarray(ratio), jnp.asarray(t), jnp.asarray(counts)
         w = jnp.asarray(words)
         found = [
             xla_sums.scattered(w, ratio, t, vocabulary),
-            xla_sums.in_pieces(xla_sums.pieces(w, n, vocabulary), ratio, t),
-            xla_sums.by_word(w, n, ratio, t, vocabulary=vocabulary, platform="gpu"),
+            in_pieces(w, n, ratio, t),
         ]
         if not each:
-            found.append(xla_sums.product(w, ratio, t, vocabulary, "gpu"))
+            product = jax.jit(xla_sums.product, static_argnums=(3, 4))
+            found.append(product(w, ratio, t, vocabulary, "gpu"))
     for sums in found:
         np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_which_sums_run(monkeypatch):
+    """A scatter on CPU; on GPU a product for a small vocabulary, and else sorted pieces."""
+    ran = []
+    for name in ("scattered", "product", "in_pieces"):
+        monkeypatch.setattr(xla_sums, name, lambda *_, name=name: ran.append(name))
+    monkeypatch.setattr(xla_sums, "pieces", lambda *_: None)
+    flat, deep = np.zeros((2, K)), np.zeros((2, 3, K))
+    for platform in ("cpu", "gpu"):
+        for t, vocabulary in ((flat, 100), (deep, 100), (flat, 10**6)):
+            xla_sums.by_word(None, None, None, t, vocabulary=vocabulary, platform=platform)
+    assert ran == ["scattered"] * 3 + ["product", "in_pieces", "in_pieces"]
 
 
 @pytest.mark.parametrize(("precision", "within"), [("float32", 1e-6), ("float64", 2e-13)])
@@ -289,11 +324,15 @@ def test_special_functions(ours, theirs, precision, within):
 
 
 @pytest.mark.parametrize("rule", ["mean field", "mean"])
-@pytest.mark.parametrize("registers", [1 << 15, 1 << 9], ids=["held", "read again"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("REGISTERS", 1 << 15), ("REGISTERS", 1 << 9), ("NARROW", 8)],
+    ids=["held", "read again", "wide"],
+)
 @pytest.mark.parametrize("iterations", [0, 40])
-def test_the_kernel_interpreted(monkeypatch, topics, rule, registers, iterations):
+def test_the_kernel_interpreted(monkeypatch, topics, rule, name, value, iterations):
     """The GPU kernel, run by its interpreter, stops each document as the oracle does."""
-    monkeypatch.setattr(xla_fused, "REGISTERS", registers)
+    monkeypatch.setattr(xla_fused, name, value)
     monkeypatch.setattr(xla, "kernel_for", lambda *_: "interpreted")
     documents = oracle.corpus(6, [0, 1, 9, 40, 96, 90, 17], V)
     engine = XlaEngine()
@@ -315,7 +354,28 @@ def test_the_kernel_interpreted(monkeypatch, topics, rule, registers, iterations
     assert float(found.iterations) == pytest.approx(expected.iterations)
 
 
-def test_which_kernel_runs():
+@pytest.mark.parametrize(
+    ("length", "width", "layout"),
+    [
+        (8, 128, (True, 8, 1)),
+        (96, 128, (True, 32, 2)),
+        (128, 128, (True, 128, 4)),
+        (192, 128, (True, 64, 4)),
+        (256, 128, (True, 128, 8)),
+        (512, 128, (False, 128, 4)),
+        (128, 16, (True, 128, 1)),
+        (128, 512, (False, 4, 1)),
+        (8, 4096, (False, 1, 1)),
+    ],
+)
+def test_layouts_of_the_kernel(length, width, layout):
+    """Those that were measured fastest; a block divides the length."""
+    assert xla_fused._layout(length, width) == layout
+    assert length % layout[1] == 0
+
+
+def test_which_kernel_runs(monkeypatch):
+    monkeypatch.setattr(xla_fused, "_compiles", lambda: True)
     assert xla.kernel_for("cpu", 100, "mean field", "float32") == "loop"
     assert xla.kernel_for("gpu", 100, "mean field", "float32") == "fused"
     assert xla.kernel_for("gpu", 100, "mean", "float32") == "fused"
@@ -324,20 +384,26 @@ def test_which_kernel_runs():
     assert xla.kernel_for("gpu", 10_000, "mean field", "float32") == "loop"
 
 
+def test_where_the_kernel_does_not_compile_the_loop_runs():
+    """On CPU it does not."""
+    assert not xla_fused._compiles()
+    assert xla.kernel_for("gpu", 100, "mean field", "float32") == "loop"
+
+
 # Collapsed inference with phi of every entry.
 
 
 @pytest.mark.parametrize("precision", CLOSE)
-@pytest.mark.parametrize("batch", [3, 100])
+@pytest.mark.parametrize("batch", [7, 100])
 @pytest.mark.parametrize("eta", [np.array([0.01]), np.linspace(0.01, 0.3, V)])
-def test_sweeps_of_cvb0(documents, precision, batch, eta):
-    assigned = assign(documents, precision, batch)
-    phi = xla_assign.phi_of_entries(assigned)
+def test_sweeps_of_cvb0(documents, topics, precision, batch, eta):
+    assigned = assign(documents, topics, precision, batch)
+    phi = xla_assign.responsibilities(assigned)
     engine = XlaEngine(precision)
     for _ in range(3):
         assigned = engine.reassign(assigned, ALPHA, eta)
         phi = oracle.reassigned(documents, phi, ALPHA, eta, batch)
-        assert_close(xla_assign.phi_of_entries(assigned), phi, precision)
+        assert_close(xla_assign.responsibilities(assigned), phi, precision)
     assert_close(engine.word_counts(assigned), oracle.word_counts(documents, phi), precision)
     assert_close(engine.fetch(assigned.by_word), oracle.word_counts(documents, phi), precision)
     assert_close(
@@ -345,53 +411,43 @@ def test_sweeps_of_cvb0(documents, precision, batch, eta):
     )
 
 
-def assign(documents: Documents, precision: str, batch: int) -> xla_assign.Assigned:
+def assign(documents: Documents, topics: np.ndarray, precision: str, batch: int):
+    engine = XlaEngine(precision)
     with jax.enable_x64(True):
-        return xla_assign.assign(documents, K, 0, None, precision, batch)
+        weights = engine.weights(engine.place(topics), "collapsed")
+        return xla_assign.assign(documents, weights, ALPHA, None, batch)
 
 
-def test_the_engine_assigns_in_batches_of_thousands(documents):
+@pytest.mark.parametrize("plain", [False, True], ids=["scaled", "plain"])
+def test_assign_is_the_collapsed_rule(documents, topics, plain):
     engine = XlaEngine("float64")
-    assigned = engine.assign(documents, K, 0)
-    expected = xla_assign.phi_of_entries(assign(documents, "float64", xla_assign.BATCH))
-    np.testing.assert_array_equal(xla_assign.phi_of_entries(assigned), expected)
-    assert engine.word_counts(assigned).sum() == pytest.approx(documents.tokens, rel=1e-12)
-    np.testing.assert_allclose(
-        engine.document_counts(assigned).sum(1), documents.lengths, rtol=1e-12
+    by_hand = oracle.weights(topics, "collapsed")
+    weights = by_hand if plain else engine.weights(engine.place(topics), "collapsed")
+    assigned = engine.assign(documents, weights, ALPHA)
+    expected = oracle.local(
+        by_hand, documents, ALPHA, rule="collapsed", iterations=20, tolerance=1e-2
     )
-
-
-def test_a_draw_is_that_of_the_seed_and_the_entry(documents):
-    """Batches do not enter, nor what else is in the corpus; the seed does."""
-    phi = [xla_assign.phi_of_entries(assign(documents, "float64", b)) for b in (3, 100)]
-    np.testing.assert_array_equal(*phi)
-    other = XlaEngine("float64").assign(documents, K, 1)
-    assert np.abs(xla_assign.phi_of_entries(other) - phi[0]).max() > 0.5
-
-
-@pytest.mark.parametrize("topics", [1, 4, 100])
-@pytest.mark.parametrize("seed", range(3))
-def test_draws_have_the_moments_of_the_dirichlet(topics, seed):
-    """Means and variances within 5 standard errors: a false failure in about 10^6 checks, of which
-    there are 2 in each of 9 cases.
-
-    The remainder of the sticks, given to one topic whole, adds to a variance a few hundredths of
-    it at most: a margin of 5% is left for it.
-    """
-    documents = oracle.corpus(0, [100] * 200, V)
-    phi = xla_assign.phi_of_entries(XlaEngine("float64").assign(documents, topics, seed))
+    np.testing.assert_allclose(engine.word_counts(assigned), expected.statistics, atol=1e-9)
+    phi = engine.responsibilities(assigned)
+    np.testing.assert_allclose(oracle.word_counts(documents, phi), expected.statistics, atol=1e-9)
     np.testing.assert_allclose(phi.sum(1), 1, rtol=1e-12)
-    count, total = len(phi), 0.05 * topics
-    variance = (1 / topics) * (1 - 1 / topics) / (total + 1)
-    assert np.abs(phi.mean(0) - 1 / topics).max() <= 5 * np.sqrt(variance / count)
-    squares = ((phi - 1 / topics) ** 2).mean(1)
-    error = squares.std() / np.sqrt(count)
-    assert squares.mean() == pytest.approx(variance, abs=5 * error + 0.05 * variance)
+    of_documents = engine.document_counts(assigned)
+    np.testing.assert_allclose(of_documents, oracle.document_counts(documents, phi), rtol=1e-10)
 
 
-def test_no_documents_are_assigned():
+def test_batches_do_not_change_what_is_assigned(documents, topics):
+    phi = [
+        xla_assign.responsibilities(assign(documents, topics, "float64", batch))
+        for batch in (7, xla_assign.BATCH)
+    ]
+    np.testing.assert_allclose(*phi, rtol=1e-11)
+
+
+def test_no_documents_are_assigned(topics):
     engine = XlaEngine()
-    assigned = engine.reassign(engine.assign(oracle.corpus(0, [], V), K, 0), ALPHA, np.ones(1))
+    nothing = engine.assign(oracle.corpus(0, [], V), oracle.weights(topics, "collapsed"), ALPHA)
+    assigned = engine.reassign(nothing, ALPHA, np.ones(1))
+    assert engine.responsibilities(assigned).shape == (0, K)
     assert engine.document_counts(assigned).shape == (0, K)
     assert engine.word_counts(assigned).sum() == 0
 

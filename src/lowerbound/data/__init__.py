@@ -2,19 +2,29 @@
 
 `paper_mixture` simulates the study of section 3.4 of the paper (fig:gmm_2d).
 `eight_schools` and `kidiq` are two data sets of posteriordb (BSD-3-Clause, see README.md here).
-Every loader returns a dict of NumPy arrays that can be passed on as the arguments of a model.
+These return a dict of NumPy arrays that can be passed on as the arguments of a model.
+`debian_descriptions` is a corpus: the words of 3,000 descriptions of Debian packages, counted.
 """
 
 from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EightSchools", "KidIQ", "Mixture", "eight_schools", "kidiq", "paper_mixture"]
+__all__ = [
+    "DebianDescriptions",
+    "EightSchools",
+    "KidIQ",
+    "Mixture",
+    "debian_descriptions",
+    "eight_schools",
+    "kidiq",
+    "paper_mixture",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -46,6 +56,13 @@ class KidIQ(TypedDict):
     kid_score: FloatArray
     mom_hs: FloatArray
     mom_iq: FloatArray
+
+
+class DebianDescriptions(NamedTuple):
+    """A corpus of short documents, as counts of its words."""
+
+    counts: Any  # SciPy sparse rows (documents, words) of whole numbers
+    words: NDArray[np.object_]  # the words of the columns, in alphabetical order
 
 
 def paper_mixture(seed: int = 0, n: int = 1000) -> Mixture:
@@ -99,6 +116,27 @@ def kidiq() -> KidIQ:
     """
     columns = _read("kidiq.json")
     return KidIQ(kid_score=columns["kid_score"], mom_hs=columns["mom_hs"], mom_iq=columns["mom_iq"])
+
+
+def debian_descriptions() -> DebianDescriptions:
+    """Words of 3,000 descriptions of Debian packages, in random order: some 30 tokens each.
+
+    Lower-case words of three or more letters without stop words; a word is kept if it occurs in
+    five or more of the descriptions. Shapes: counts (3000, 2834), words (2834,).
+
+    >>> counts, words = debian_descriptions()
+    >>> counts.shape, int(counts.sum()), str(words[1000])
+    ((3000, 2834), 88732, 'folders')
+    """
+    from scipy.sparse import csr_array
+
+    with (
+        files(__name__).joinpath("debian_descriptions.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        entries = stored["data"].astype(np.int32), stored["indices"].astype(np.int32)
+        counts = csr_array((*entries, stored["indptr"]), shape=tuple(stored["shape"]))
+        return DebianDescriptions(counts, stored["words"].astype(object))
 
 
 def _random_covariance(random: np.random.Generator) -> FloatArray:

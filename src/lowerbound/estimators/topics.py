@@ -38,7 +38,7 @@ HELD_OUT: Final = 2000  # documents, at most
 
 
 class LatentDirichletAllocation(Estimator):
-    """Topics of a corpus (paper section 4.4): beta_k ~ Dir(eta), theta_d ~ Dir(alpha), words.
+    """Topics of a corpus (paper section 4.3): beta_k ~ Dir(eta), theta_d ~ Dir(alpha), words.
 
     inference: "svi" and "cavi" are the paper's mean field; "collapsed" integrates the proportions
     and topics out (CVB0), which is more accurate on short documents; "auto" chooses by the shape of
@@ -201,6 +201,7 @@ class LatentDirichletAllocation(Estimator):
         self.topic_weights_ = shares / shares.sum()
         self.words_ = corpus.words
         self.n_features_in_ = corpus.vocabulary
+        vars(self).pop("feature_names_in_", None)
         if corpus.words is not None:
             self.feature_names_in_ = np.asarray(corpus.words, dtype=object)
         self.document_prior_ = found.priors.document
@@ -228,7 +229,7 @@ class LatentDirichletAllocation(Estimator):
         corpus, engine = self._open(X), self._engine(found.setting.inference)
         rule = rule_of(found.setting)
         weights = engine.weights(engine.place(found.topics), rule)
-        parts = [np.zeros((0, self.n_components))]
+        parts = [np.zeros((0, len(self.components_)))]
         for batch in corpus.batches(DOCUMENTS):
             solved = engine.local(
                 weights, engine.pack(batch), self.document_prior_,
@@ -288,7 +289,17 @@ class LatentDirichletAllocation(Estimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the columns of `transform`."""
-        return np.asarray([f"topic{k}" for k in range(self.n_components)], dtype=object)
+        count = self._fitted("get_feature_names_out").setting.topics
+        return np.asarray([f"topic{k}" for k in range(count)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The `Fit` is made anew where it is wanted; it holds functions that cannot be stored."""
+        return {name: None if name == "_result" else v for name, v in vars(self).items()}
 
     def _fitted(self, wanted: str) -> Run:
         found: Run | None = getattr(self, "_run", None)
@@ -306,6 +317,11 @@ class LatentDirichletAllocation(Estimator):
 
 def _learns(prior: Any) -> bool:
     return isinstance(prior, str) and prior == "learn"
+
+
+def _number(value: Any) -> float:
+    """A number as it is, anything else as NaN, which is in no range."""
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")
 
 
 def engine_precision(engine: Engine) -> str:
@@ -368,16 +384,16 @@ def check_settings(lda: LatentDirichletAllocation) -> None:
         )
     if lda.precision not in (None, "float32", "float64"):
         raise ArgumentError(f'precision={lda.precision!r}.\nExpected "float32", "float64" or None.')
-    if lda.forgetting is not None and not 0.5 < lda.forgetting <= 1:
+    if lda.forgetting is not None and not 0.5 < _number(lda.forgetting) <= 1:
         raise ArgumentError(
             f"forgetting={lda.forgetting!r}.\nExpected a number in (0.5, 1]: only then do the "
             "steps sum to infinity while their squares do not."
         )
-    if not lda.delay >= 1:
+    if not 1 <= _number(lda.delay) < np.inf:
         raise ArgumentError(f"delay={lda.delay!r}.\nExpected a number of at least 1.")
-    if not 0 <= lda.validation_fraction < 1:
+    if not 0 <= _number(lda.validation_fraction) < 1:
         raise ArgumentError(
             f"validation_fraction={lda.validation_fraction!r}.\nExpected a number in [0, 1)."
         )
-    if lda.tolerance is not None and not lda.tolerance >= 0:
+    if lda.tolerance is not None and not _number(lda.tolerance) >= 0:
         raise ArgumentError(f"tolerance={lda.tolerance!r}.\nExpected a number of at least 0.")

@@ -1,4 +1,4 @@
-"""Bags of words: what latent Dirichlet allocation sees of a corpus (paper section 4.4)."""
+"""Bags of words: what latent Dirichlet allocation sees of a corpus (paper section 4.3)."""
 
 from __future__ import annotations
 

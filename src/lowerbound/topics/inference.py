@@ -9,7 +9,7 @@ to go on with.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from lowerbound.source.read_ahead import read_ahead
+from lowerbound.source.read_ahead import make_in_order, read_ahead
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.engine import Engine, Local, Rule
@@ -28,7 +28,9 @@ CHUNK: Final = 16384  # documents of a sweep that are worked on together
 COLLAPSED: Final = (20, 1e-2)  # iterations and tolerance inside a document, on batches
 LOOKS: Final = 4  # a pass of batches, where a pass is long
 LONG: Final = 100_000  # documents
+SHAPED: Final = 1e-4  # of the ELBO, a gain in a sweep below which topics have their shape
 STREAM_LOOK: Final = 64  # batches between looks, where the length of a pass is not known
+PACKERS: Final = 4  # threads that make batches ready for a device
 SWEEPS: Final = 5  # between looks
 WARM: Final = 3  # passes of batches before sweeps
 
@@ -65,13 +67,9 @@ class Reading:
 
     def batches(self, size: int, number: int, seed: int) -> Iterator[Documents]:
         """The batches of one pass: in an order of its own in memory, as they come in a stream."""
-        held = self.corpus.held
-        if held is not None and self.kept is not None:
-            order = np.random.default_rng((seed, number)).permutation(self.kept)
-            # Batches of equal size: the last of a pass would otherwise weigh too much.
-            cuts = max(1, round(len(order) / size))
-            for chosen in np.array_split(order, cuts):
-                yield held.take(chosen)
+        if self.corpus.held is not None:
+            for chosen in self.drawn(size, number, seed):
+                yield self.corpus.held.take(chosen)
             return
         left = self.skipped
         for batch in self.corpus.batches(size):
@@ -79,6 +77,13 @@ class Reading:
             left -= len(batch) - len(part)
             if len(part):
                 yield part
+
+    def drawn(self, size: int, number: int, seed: int) -> list[np.ndarray]:
+        """The numbers of the documents of each batch of a pass, for a corpus in memory."""
+        assert self.kept is not None
+        order = np.random.default_rng((seed, number)).permutation(self.kept)
+        # Batches of equal size: the last of a pass would otherwise weigh too much.
+        return np.array_split(order, max(1, round(len(order) / size)))
 
     def chunks(self, size: int) -> Iterator[Documents]:
         """All documents, in the same order every time."""
@@ -92,10 +97,19 @@ class Reading:
 def packed(
     engine: Engine, reading: Reading, setting: Setting, number: int
 ) -> Generator[tuple[Any, int]]:
-    """The batches of a pass and their sizes, made ready by a thread while the engine works."""
+    """The batches of a pass and their sizes, made ready by threads while the engine works."""
+    held, size, seed = reading.corpus.held, setting.batch_size, setting.seed
+    if held is not None:
+
+        def task(chosen: np.ndarray) -> Callable[[], tuple[Any, int]]:
+            return lambda: (engine.pack(held.take(chosen)), len(chosen))
+
+        tasks = map(task, reading.drawn(size, number, seed))
+        # The compiled kernel has the cores itself; a device waits for what the cores make ready.
+        return make_in_order(tasks, 1 if engine.name == "native" else PACKERS)
 
     def make() -> Iterator[tuple[Any, int]]:
-        for batch in reading.batches(setting.batch_size, number, setting.seed):
+        for batch in reading.batches(size, number, seed):
             yield engine.pack(batch), len(batch)
 
     return read_ahead(make)
@@ -126,24 +140,42 @@ def coordinate_ascent(
 ) -> Inference:
     """alg:cavi_lda: all gamma and phi given the topics, then all topics given phi.
 
-    The ELBO of a look is that of gamma, phi and the topics they were found with; gamma starts from
-    its last value, so no step can lower it.
+    The ELBO of a look is that of gamma, phi and the topics they were found with. Gamma starts flat
+    while topics take shape, since one that starts from its last value keeps to topics that have
+    moved away; later, and where a flat start would lower the ELBO, it starts from its last value,
+    with which no step can lower it.
     """
-    batches = [engine.pack(chunk) for chunk in reading.chunks(CHUNK)]
+    batches, documents = [], 0
+    for chunk in reading.chunks(CHUNK):
+        batches.append(engine.pack(chunk))
+        documents += len(chunk)
     gammas: list[Any] = [None] * len(batches)
-    documents = reading.count or 0
+    last, flat = -np.inf, True
     for sweep in range(1, setting.passes + 1):
-        weights = engine.weights(topics, "mean field")
-        bound, sums = 0.0, None
-        for number, batch in enumerate(batches):
-            found = engine.local(weights, batch, priors.document, gammas[number])
-            gammas[number] = found.gamma
-            bound += float(found.bound)
-            sums = found.statistics if sums is None else sums + found.statistics
-        elbo = bound - topics_divergence(engine.fetch(topics), priors.topic)
+        divergence = topics_divergence(engine.fetch(topics), priors.topic)
+        starts = [None] * len(batches) if flat else gammas
+        found, sums, bound = solve_all(engine, topics, batches, priors, starts)
+        if flat and bound - divergence < last:
+            found, sums, bound = solve_all(engine, topics, batches, priors, gammas)
+        gammas, elbo = found, bound - divergence
+        flat = flat and elbo - last > SHAPED * abs(elbo)
         gamma = np.concatenate([engine.fetch(gamma) for gamma in gammas])
         priors = yield Look(topics, sweep * documents, float(sweep), elbo, gamma, sweep)
-        topics = engine.blend(topics, sums, priors.topic, 1.0, 1.0)
+        topics, last = engine.blend(topics, sums, priors.topic, 1.0, 1.0), elbo
+
+
+def solve_all(
+    engine: Engine, topics: Any, batches: Sequence[Any], priors: Priors, starts: Sequence[Any]
+) -> tuple[list[Any], Any, float]:
+    """Gamma of each batch, the statistics of all, and their bound."""
+    weights = engine.weights(topics, "mean field")
+    gammas, sums, bound = [], None, 0.0
+    for batch, start in zip(batches, starts, strict=True):
+        found = engine.local(weights, batch, priors.document, start)
+        gammas.append(found.gamma)
+        bound += float(found.bound)
+        sums = found.statistics if sums is None else sums + found.statistics
+    return gammas, sums, bound
 
 
 def take_step(
@@ -184,20 +216,22 @@ def stochastic(
         done, bounds, found = 0, [], None
         with closing(packed(engine, reading, setting, number)) as batches:
             for batch, size in batches:
+                if found is not None and len(bounds) >= every:
+                    at = number + (done / total if total else 0.0)
+                    priors = yield look(
+                        engine, topics, priors, seen, at, bounds, total, found, steps
+                    )
+                    bounds = []
                 # While the length of a stream is not known, what was seen of it stands for it.
                 known = total or seen + size
                 step = (steps + setting.delay) ** -setting.forgetting
                 topics, found = take_step(engine, topics, batch, size, priors, rule, known, step)
-                bounds.append(found.bound * (known / size))
+                bounds.append((found.bound, size))
                 steps, seen, done = steps + 1, seen + size, done + size
-                if len(bounds) >= every and done < known:
-                    at = number + done / known
-                    priors = yield look(engine, topics, priors, seen, at, bounds, found, steps)
-                    bounds = []
         total = total or done
-        if found is not None and bounds:
+        if found is not None:
             at = float(number + 1)
-            priors = yield look(engine, topics, priors, seen, at, bounds, found, steps)
+            priors = yield look(engine, topics, priors, seen, at, bounds, total, found, steps)
 
 
 def looks_every(total: int | None, size: int) -> int:
@@ -213,14 +247,19 @@ def look(
     priors: Priors,
     seen: int,
     passes: float,
-    bounds: Sequence[Any],
+    bounds: Sequence[tuple[Any, int]],
+    total: int | None,
     found: Local,
     steps: int,
 ) -> Look:
-    """A look after some batches; their bounds are zero unless the rule is mean field."""
-    elbo, mean = float("nan"), float(np.mean([float(bound) for bound in bounds]))
-    if mean:
-        elbo = mean - topics_divergence(engine.fetch(topics), priors.topic)
+    """A look after some batches, given their bounds and sizes.
+
+    Bounds are zero unless the rule is mean field. Of a stream whose length is not known yet, there
+    is no ELBO of all documents.
+    """
+    elbo, mean = float("nan"), float(np.mean([float(bound) / size for bound, size in bounds]))
+    if mean and total:
+        elbo = mean * total - topics_divergence(engine.fetch(topics), priors.topic)
     return Look(topics, seen, passes, elbo, engine.fetch(found.gamma), steps)
 
 

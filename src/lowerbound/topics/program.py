@@ -1,4 +1,4 @@
-"""The NumPyro program that a topic model is (paper section 4.4), and the `Fit` of a run of it.
+"""The NumPyro program that a topic model is (paper section 4.3), and the `Fit` of a run of it.
 
 The kernel and the program are two statements of one model; the derived machinery serves whatever
 the kernel does not (`fit.local`, `fit.sample`, `fit.predictive`, saving, ...).

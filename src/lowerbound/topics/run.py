@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import jax
 import numpy as np
 from scipy.special import digamma, gammaln
 
@@ -73,17 +74,24 @@ def split_corpus(
         kept = np.sort(order[wanted:])
         judged = corpus.held.take(np.sort(order[:wanted])) if wanted else None
         return Reading(corpus, kept, 0, total - wanted), judged
-    wanted = most if corpus.count is None else min(most, int(share * corpus.count))
+    count = corpus.count
+    wanted = most if count is None else min(most, int(share * count))
     if not share or not wanted:
-        return Reading(corpus, None, 0, corpus.count), None
-    parts, found = [], 0
+        return Reading(corpus, None, 0, count), None
+    parts, found, read = [], 0, 0
     for batch in corpus.batches(wanted):
-        parts.append(batch.between(0, min(len(batch), wanted - found)))
-        found += len(parts[-1])
-        if found == wanted:
+        if found < wanted:
+            parts.append(batch.between(0, min(len(batch), wanted - found)))
+            found += len(parts[-1])
+        read += len(batch)
+        # A stream of unknown length is read on until it is long enough for so many.
+        if found == wanted and (count is not None or share * read >= wanted):
             break
-    count = None if corpus.count is None else corpus.count - found
-    return Reading(corpus, None, found, count), joined(parts)
+    else:
+        count = read
+    wanted = min(found, int(share * read)) if corpus.count is None else found
+    judged = joined(parts).between(0, wanted) if wanted else None
+    return Reading(corpus, None, wanted, None if count is None else count - wanted), judged
 
 
 def start(
@@ -114,12 +122,14 @@ class Watch:
                 if gain <= tolerance * abs(self.scores[-1]):
                     return f"the ELBO gained less than {tolerance:g} of its size in a sweep"
             return None
-        if len(self.scores) <= PATIENCE or not np.isfinite(self.scores).all():
+        if len(self.scores) <= PATIENCE:
             return None
         gain = max(self.scores[-PATIENCE:]) - max(self.scores[:-PATIENCE])
-        if gain < tolerance:
-            gained = f"gained less than {tolerance:g} nats per token in {PATIENCE} looks"
-            return f"the held-out score {gained}"
+        what, unit, size = "held-out score", "nats per token", 1.0
+        if not self.judged:
+            what, unit, size = "ELBO of batches", "of its size", abs(self.scores[-1])
+        if gain < tolerance * size:
+            return f"the {what} gained less than {tolerance:g} {unit} in {PATIENCE} looks"
         return None
 
 
@@ -143,12 +153,14 @@ def run(
     rule, trail = rule_of(setting), Trail(setting.topics, corpus.vocabulary)
     before: tuple[Look, Priors, float] | None = None
     reason, converged = f"all {setting.passes} passes were made", False
-    with Bar(progress, setting.passes, f"{setting.inference} topics", "pass") as bar:
+    doubles = jax.enable_x64(True)  # what an engine on a device returns is in float64
+    with doubles, Bar(progress, setting.passes, f"{setting.inference} topics", "pass") as bar:
         look, score = next(inference), float("nan")
         while True:
             score = judge.score(look.topics, priors.document) if judge else float("nan")
             trail.add(look, score, time.perf_counter() - began, engine)
-            watch.scores.append(score if watch.judged else look.elbo)
+            seen = score if watch.judged else look.elbo
+            watch.scores += [seen] if np.isfinite(seen) else []
             bar.update(int(look.passes), progress_text(look, score))
             why = watch.settled()
             late = look.passes >= 0.6 * setting.passes
@@ -165,6 +177,7 @@ def run(
             try:
                 look = inference.send(priors)
             except StopIteration:
+                score = judge.score(look.topics, priors.document) if judge else score
                 break
     inference.close()
     if before is not None and judge is not None and score < before[2]:
@@ -229,6 +242,9 @@ def finish(
 ) -> Run:
     """The record of the run, with the ELBO of its topics."""
     topics = engine.fetch(look.topics)
+    # Of a stream that did not say so, the length is known after a pass.
+    size = reading.count or round(look.documents / max(look.passes, 1.0))
+    reading = replace(reading, count=size)
     terms, error = documents_terms(engine, reading, priors, look.topics)
     terms = {"beta": -topics_divergence(topics, priors.topic), **terms}
     assert trail.snapshots is not None
@@ -241,7 +257,7 @@ def finish(
         passes=look.passes,
         steps=look.steps,
         documents=look.documents,
-        corpus_size=reading.count or look.documents,
+        corpus_size=size,
         converged=converged,
         reason=reason,
         elbo=sum(terms.values()),
@@ -305,6 +321,10 @@ def documents_terms(
     lambdas = engine.fetch(topics)
     logs = digamma(lambdas) - digamma(lambdas.sum(axis=0))
     parts, sizes = [], []
+    if reading.kept is not None and len(reading.kept) > most:
+        # From all parts of the corpus, which may be in an order of its own.
+        places = np.linspace(0, len(reading.kept) - 1, most).astype(int)
+        reading = replace(reading, kept=reading.kept[places])
     for part in reading.chunks(max(1, most // 20)):
         found = engine.local(weights, engine.pack(part), priors.document)
         words = float((engine.fetch(found.statistics) * logs).sum())

@@ -1,14 +1,11 @@
-"""What a run is asked to do, checked, and what "auto" chooses."""
+"""What a run is asked to do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 Inference = Literal["svi", "cavi", "collapsed"]
-
-STORED_BYTES: Final = 4 * 2**30  # of phi, that collapsed sweeps may keep in memory
-SHORT: Final = 200  # tokens a document, below which leaving its own token out is worth its price
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.errors import ArgumentError
 from lowerbound.fit.devices import Placement, whole
 from lowerbound.topics import xla_assign, xla_fused, xla_rules
 from lowerbound.topics.documents import Documents
@@ -40,6 +41,13 @@ class XlaEngine:
     precision: str = "float32"
     where: Placement | None = None
     name = "xla"
+
+    def __post_init__(self) -> None:
+        if self.precision not in xla_rules.FLOORS:
+            raise ArgumentError(
+                f"precision={self.precision!r} is no precision of the engine.\n"
+                'Expected "float32" or "float64".'
+            )
 
     def place(self, topics: np.ndarray) -> jax.Array:
         """Lambda (V, K), or any array of that shape, on the device in float64."""
@@ -79,9 +87,7 @@ class XlaEngine:
         """Iterate the rule for each document; `weights` may be a plain array (V, K) too."""
         where, precision = self.where, self.precision
         with jax.enable_x64(True):
-            if not isinstance(weights, Weights):
-                plain = everywhere(weights, where, np.float64)
-                weights = _from_array(plain, precision)
+            weights = self._scaled(weights)
             alpha = everywhere(prior, where, precision)
             begun = None if start is None else everywhere(start, where, precision)
             limits = _Limits(
@@ -104,10 +110,10 @@ class XlaEngine:
             blended: jax.Array = _blend(topics, sums, *numbers)
             return blended
 
-    def assign(self, documents: Documents, topics: int, seed: int) -> xla_assign.Assigned:
-        """A sparse random start of collapsed inference, phi of all entries on the device."""
+    def assign(self, documents: Documents, weights: Any, prior: np.ndarray) -> xla_assign.Assigned:
+        """Phi of every entry given the topics, kept on the device."""
         with jax.enable_x64(True):
-            return xla_assign.assign(documents, topics, seed, self.where, self.precision)
+            return xla_assign.assign(documents, self._scaled(weights), prior, self.where)
 
     def reassign(
         self, assigned: xla_assign.Assigned, prior: np.ndarray, eta: np.ndarray
@@ -125,6 +131,17 @@ class XlaEngine:
         """N_dk (D, K), expected under the current phi."""
         with jax.enable_x64(True):
             return self.fetch(xla_assign.document_counts(assigned))
+
+    def responsibilities(self, assigned: xla_assign.Assigned) -> np.ndarray:
+        """Phi of every entry (entries, K), as float64."""
+        return xla_assign.responsibilities(assigned)
+
+    def _scaled(self, weights: Any) -> Weights:
+        if isinstance(weights, Weights):
+            return weights
+        plain = everywhere(weights, self.where, np.float64)
+        scaled: Weights = _from_array(plain, self.precision)
+        return scaled
 
 
 def kernel_for(platform: str, topics: int, rule: Rule, precision: str) -> str:

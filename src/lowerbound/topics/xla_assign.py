@@ -6,7 +6,6 @@ converges in about as many sweeps as one that counts after every entry.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +26,10 @@ from lowerbound.topics.xla_batch import (
     platform_of,
     summed,
 )
-from lowerbound.topics.xla_rules import FLOORS
+from lowerbound.topics.xla_rules import FLOORS, Weights, solve, started
 from lowerbound.topics.xla_sums import by_word
 
-CONCENTRATION: Final = 0.05
+SETTLE: Final = (20, 1e-2)  # iterations and tolerance when phi first follows from given topics
 BATCH: Final = 8192  # documents that see the same counts
 
 
@@ -45,25 +44,24 @@ class Assigned(NamedTuple):
 
 def assign(
     documents: Documents,
-    topics: int,
-    seed: int,
+    weights: Weights,
+    prior: np.ndarray,
     where: Placement | None,
-    precision: str,
     batch: int = BATCH,
 ) -> Assigned:
-    """The phi drawn from a symmetric Dirichlet of small concentration, entry by entry."""
-    firsts = range(0, len(documents), batch)
+    """The phi that follow from given topics by the collapsed rule."""
+    vocabulary, topics = weights.rows.shape
+    precision = str(weights.rows.dtype)
     batches = tuple(
         packed(documents.between(a, min(a + batch, len(documents))), where, precision)
-        for a in firsts
+        for a in range(0, len(documents), batch)
     )
-    key = everywhere(jax.random.key_data(jax.random.key(seed)), where, np.uint32)
-    offsets = [everywhere(documents.starts[a], where, np.uint32) for a in firsts]
+    alpha = everywhere(prior, where, precision)
     phi = tuple(
-        tuple(_drawn(table, offset, key, topics, where) for table in packing.tables)
-        for packing, offset in zip(batches, offsets, strict=True)
+        tuple(_settled(table, weights.rows, alpha, where) for table in packing.tables)
+        for packing in batches
     )
-    nothing = everywhere(np.zeros((documents.vocabulary, topics)), where, np.float64)
+    nothing = everywhere(np.zeros((vocabulary, topics)), where, np.float64)
     counted = Assigned(batches, phi, nothing, where)
     return counted._replace(by_word=word_counts(counted))
 
@@ -105,7 +103,7 @@ def document_counts(assigned: Assigned) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def phi_of_entries(assigned: Assigned) -> np.ndarray:
+def responsibilities(assigned: Assigned) -> np.ndarray:
     """The phi (entries, K) in the order of the documents' entries."""
     parts = [np.zeros((0, assigned.by_word.shape[1]))]
     for batch, phi in zip(assigned.batches, assigned.phi, strict=True):
@@ -122,44 +120,27 @@ def phi_of_entries(assigned: Assigned) -> np.ndarray:
     return np.concatenate(parts)
 
 
-@partial(jax.jit, static_argnames=("topics", "where"))
-def _drawn(
-    table: Table, offset: jax.Array, key: jax.Array, topics: int, where: Placement | None
-) -> jax.Array:
-    """Dirichlet(0.05, ...) of each place, a function of the seed and the entry's number.
-
-    Sticks of Beta(1, 0.05 K) lengths on uniform topics are that Dirichlet; the last of them gets
-    all that is left, about a fiftieth.
-    """
-    total = CONCENTRATION * topics
-    sticks = max(20, math.ceil(4 * total))
-
-    def one(number: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        lengths, places = jax.random.split(
-            jax.random.fold_in(jax.random.wrap_key_data(key), number)
+@partial(jax.jit, static_argnames=("where",))
+def _settled(table: Table, rows: jax.Array, prior: jax.Array, where: Placement | None) -> jax.Array:
+    def own_rows(table: Table, rows: jax.Array, prior: jax.Array) -> jax.Array:
+        words, counts, _, _ = table
+        solved = solve(
+            rows,
+            words,
+            counts,
+            started(counts, prior),
+            prior,
+            jnp.asarray(SETTLE[0], jnp.int32),
+            jnp.asarray(SETTLE[1], counts.dtype),
+            rule="collapsed",
+            platform=platform_of(where),
         )
-        left = jax.random.uniform(lengths, (sticks,), jnp.float32) ** (1 / total)
-        before = jnp.concatenate([jnp.ones(1, jnp.float32), jnp.cumprod(left)[:-1]])
-        share = before * (1 - left.at[-1].set(0))
-        return share, jax.random.randint(places, (sticks,), 0, topics, jnp.int32)
+        values = solved.t * rows[words]
+        phi: jax.Array = values / values.sum(-1, keepdims=True)
+        return phi
 
-    def own_rows(table: Table, offset: jax.Array, key: jax.Array) -> jax.Array:
-        length = table.words.shape[1]
-        numbers = table.firsts[:, None].astype(jnp.uint32) + jnp.arange(length, dtype=jnp.uint32)
-        draw = jax.vmap(jax.vmap(one, (0, None)), (0, None))
-        share, place = draw(numbers + offset, key)
-
-        def add(i: int, phi: jax.Array) -> jax.Array:
-            here = place[:, :, i, None] == jnp.arange(topics, dtype=jnp.int32)
-            return phi + jnp.where(here, share[:, :, i, None], 0)
-
-        empty = jnp.zeros((*table.words.shape, topics), jnp.float32)
-        phi = jax.lax.fori_loop(0, sticks, add, empty).astype(table.counts.dtype)
-        normalised: jax.Array = phi / phi.sum(-1, keepdims=True)
-        return normalised
-
-    drawn: jax.Array = over_rows(own_rows, where, (EACH, WHOLE, WHOLE), EACH)(table, offset, key)
-    return drawn
+    settled: jax.Array = over_rows(own_rows, where, (EACH, WHOLE, WHOLE), EACH)(table, rows, prior)
+    return settled
 
 
 class _Factors(NamedTuple):

@@ -7,8 +7,8 @@ the table has converged. Long documents read them again in each iteration, from 
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +18,27 @@ from lowerbound.topics.xla_rules import FLOORS, Solved
 from lowerbound.topics.xla_special import digamma
 
 REGISTERS: Final = 1 << 15  # elements of a document's weights that are kept at a time
+NARROW: Final = 128  # topics, up to which weights are kept
 MOST_TOPICS: Final = 1 << 12
 
 
 def usable(platform: str, topics: int) -> bool:
-    """Whether this JAX has the kernel for such devices, and registers hold so many topics."""
-    if platform not in ("gpu", "cuda") or topics > MOST_TOPICS:
-        return False
-    try:
-        from jax.experimental.pallas import triton
-    except ImportError:
-        return False
-    return hasattr(triton, "load")
+    """Whether the kernel runs on such devices, and registers hold so many topics."""
+    return platform in ("gpu", "cuda") and topics <= MOST_TOPICS and _compiles()
+
+
+@cache
+def _compiles() -> bool:
+    """Try it on one document: not every GPU and every JAX has a compiler for it."""
+    with jax.enable_x64(True):
+        ones = jnp.ones((1, 8), jnp.float32)
+        limits = jnp.asarray(1, jnp.int32), jnp.asarray(0.0, jnp.float32)
+        words = jnp.zeros((1, 8), jnp.int32)
+        try:
+            solve(ones, words, ones, ones, ones[0], *limits, rule="mean").gamma.block_until_ready()
+        except Exception:  # compilers of different versions raise different errors
+            return False
+    return True
 
 
 def _kernel(
@@ -137,8 +146,7 @@ def solve(
     width = max(16, 1 << (topics - 1).bit_length())  # the compiler's arrays are powers of two
     rows, gamma = (jnp.pad(a, ((0, 0), (0, width - topics))) for a in (rows, gamma))
     prior = jnp.pad(prior, (0, width - topics))
-    held = length * width <= REGISTERS
-    block = _block(length, width)
+    held, block, warps = _layout(length, width)
     kernel = partial(_kernel, rule=rule, topics=topics, length=length, block=block, held=held)
     whole = [pl.BlockSpec(a.shape, lambda i, n=a.ndim: (0,) * n) for a in (rows, prior)]
     one = pl.BlockSpec((1,), lambda i: (0,))
@@ -161,7 +169,7 @@ def solve(
                 result(count, width),
                 result(count, dtype=jnp.int32),
             ],
-            compiler_params=triton.CompilerParams(num_warps=_warps(length, width), num_stages=1),
+            compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
             interpret=interpret,
         )(
             words,
@@ -175,11 +183,23 @@ def solve(
     return Solved(gamma[:, :topics], ratio, t[:, :topics], used)
 
 
-def _block(length: int, width: int) -> int:
-    """Words of a part: a power of two that divides the length, as large as registers allow."""
-    return min(length & -length, max(1, REGISTERS // 2 // width))
+class _Layout(NamedTuple):
+    """How a program of the kernel goes about its document."""
+
+    held: bool  # whether the weights of all words stay in registers
+    block: int  # words at a time
+    warps: int
 
 
-def _warps(length: int, width: int) -> int:
-    """As few as hold the weights in 128 registers of each thread: sums then stay near."""
-    return min(8, max(1, 1 << (length * width // (32 * 128) - 1).bit_length()))
+def _layout(length: int, width: int) -> _Layout:
+    """The fastest measured on an H200: few warps, with at most some 128 weights to a thread.
+
+    With many topics a single warp that reads the weights of a few words at a time does best.
+    """
+    divides = length & -length
+    if width > NARROW:
+        return _Layout(False, min(divides, max(1, 2048 // width)), 1)
+    block = min(divides, 16384 // width)
+    held = length * width <= REGISTERS
+    warps = min(8, max(1, (length if held else block) * width // 4096))
+    return _Layout(held, block, 1 << (warps.bit_length() - 1))

@@ -49,7 +49,7 @@ def digamma(x: jax.Array) -> jax.Array:
 
 
 def log_gamma(x: jax.Array) -> jax.Array:
-    """The logarithm of Gamma(x), x > 0, by Stirling's series less the logarithm of the six steps."""
+    """The logarithm of Gamma(x), x > 0: Stirling's series less the logarithm of the six steps."""
     steps, z, y = _stepped(x)
     u = 1 / z
     tail = u * _alternating(LOG_GAMMA[: TERMS[str(x.dtype)]], u * u)
