@@ -112,6 +112,34 @@ def local(
     return Local(gammas, statistics, bound, float(np.mean(used)) if used else 0.0)
 
 
+def local_in_turn(weights, documents: Documents, prior, start, iterations: int, tolerance: float):
+    """CVB0 within a document, its words one after another: each sees the changes of those before.
+
+    The first phi is that of "mean"; the statistics are of the last phi.
+    """
+    gammas = np.array(default_start(documents, prior) if start is None else start, float)
+    statistics, used = np.zeros_like(weights), []
+    for d, (words, counts) in enumerate(documents_of(documents)):
+        rows, done = weights[words], 0
+        phi = topics_of_words(gammas[d], rows, "mean")
+        if iterations:
+            gammas[d] = prior + counts @ phi
+        for _ in range(iterations):
+            moved = 0.0
+            for e, n in enumerate(counts):
+                new = (gammas[d] - phi[e]) * rows[e]
+                change = n * (new / new.sum() - phi[e])
+                phi[e] += change / n
+                gammas[d] += change
+                moved += np.abs(change).sum()
+            done += 1
+            if moved < tolerance * len(prior):
+                break
+        used.append(done)
+        statistics[words] += counts[:, None] * phi
+    return Local(gammas, statistics, 0.0, float(np.mean(used)))
+
+
 def document_bound(gamma, rows, counts, prior) -> float:
     """E[log p(words, z | theta)] + H(z) - KL(q(theta) || p(theta)), with the best phi.
 

@@ -263,11 +263,11 @@ class Fit:
         parameters the average over draws is biased downwards.
         """
         with jax.enable_x64(True):
-            rows, values = self._rows(args, kwargs, draws, seed)
+            rows = self._rows(args, kwargs)
             exact = exact_densities(rows, self.family, self.state)
             if exact is not None:
                 return exact
-            return np.asarray(log_mean_exp(log_densities(rows, values)))
+            return np.asarray(log_mean_exp(log_densities(rows, self._shared(rows, draws, seed))))
 
     def local(self, *args: Any, **kwargs: Any) -> Posterior:
         """The factors of the local variables of new rows, with the global factors as fitted.
@@ -275,13 +275,13 @@ class Fit:
         >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
         """
         with jax.enable_x64(True):
-            rows, values = self._rows(args, kwargs, 1000, 0)
+            rows = self._rows(args, kwargs)
             if not rows.local:
                 raise ArgumentError(
                     "The model has no local latent sites: none is inside the data plate.\n"
                     "Use fit.posterior for the global ones."
                 )
-            means = self._global_means(rows, values)
+            means = self._global_means(rows)
             data = {n: jnp.asarray(a) for n, a in rows.data().items()}
 
             @jax.jit
@@ -293,14 +293,14 @@ class Fit:
             sites = [s for s in rows.model.latent if s in rows.model.local]
             return Posterior(rows.engine.family, state.naturals, tuple(sites))
 
-    def _rows(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
-    ) -> tuple[Rows, dict[str, jax.Array]]:
+    def _rows(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Rows:
         model = trace_model(self.function, *self.call_with(args, kwargs), self.plate)
-        rows = rows_of(model, np.dtype(float))
+        return rows_of(model, np.dtype(float))
+
+    def _shared(self, rows: Rows, draws: int, seed: int) -> dict[str, jax.Array]:
+        """Draws of the global sites."""
         values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
-        shared = {n: values[n] for n in model.latent if n not in model.local}
-        return rows, shared
+        return {n: values[n] for n in rows.model.latent if n not in rows.model.local}
 
     def call_with(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -313,17 +313,20 @@ class Fit:
             return new_call(self._model(), self.args, self.kwargs, args, kwargs)
         return self.args, self.kwargs
 
-    def _global_means(self, rows: Rows, values: Mapping[str, jax.Array]) -> Any:
+    def _global_means(self, rows: Rows) -> Any:
         """E_q of the global statistics: exact where the fit has the same block, else from draws."""
         mine = {b.sites: self.state.means[b.number] for b in self.family.blocks}
-        drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, rows.local, v))(
-            dict(values)
+        blocks, local = rows.engine.joint.blocks, rows.local
+        if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
+            return tuple({} if b.number in local else mine[b.sites] for b in blocks)
+        drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v))(
+            self._shared(rows, 1000, 0)
         )
         return tuple(
             mine[b.sites]
-            if b.sites in mine and b.number not in rows.local
+            if b.sites in mine and b.number not in local
             else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
-            for b in rows.engine.joint.blocks
+            for b in blocks
         )
 
     # -- interchange ------------------------------------------------------------------------------
