@@ -25,8 +25,8 @@ import numpy as np
 from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.xla import XlaEngine
-from lowerbound.topics.xla_rules import Weights, strengths
-from lowerbound.topics.xla_sums import product
+from lowerbound.topics.xla.rules import Weights, strengths
+from lowerbound.topics.xla.sums import product
 
 END_TO_END = 30.0  # seconds
 TARGET = 2e6  # documents a second, in a stream

@@ -20,7 +20,7 @@ from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.inference import first_topics
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -129,6 +129,17 @@ def test_elbo_terms_sum_to_the_elbo(mixture_fit):
     np.testing.assert_allclose(sum(fit.elbo_terms.values()), fit.elbo, rtol=1e-12)
 
 
+def test_local_draws_nothing_where_the_means_are_known(mixture_fit, monkeypatch):
+    """E_q of the global statistics is exact here; draws of large global sites take minutes."""
+    fit, x, _ = mixture_fit
+
+    def refuse(*_):
+        raise AssertionError("drew from q")
+
+    monkeypatch.setattr(type(fit.family), "sample", refuse)
+    assert fit.local(x[:5])["z"].probs.shape == (5, 3)
+
+
 def test_summary_leaves_local_sites_out(mixture_fit):
     fit, *_ = mixture_fit
     table = fit.summary()

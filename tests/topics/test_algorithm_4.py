@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.program import latent_dirichlet_allocation, rows_of
 from tests.models.agreement import assert_sweeps_equal
 from tests.models.case import Case

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowerbound.topics.buckets import SHORT, buckets, length_class, rows_of, size_class
+from lowerbound.topics.xla.buckets import SHORT, buckets, length_class, rows_of, size_class
 
 
 def drawn_lengths(seed: int, documents: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from lowerbound.topics.inference import (
     topics_divergence,
 )
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.run import Run, run
 from lowerbound.topics.settings import Setting

@@ -11,7 +11,7 @@ import lowerbound as lb
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.program import latent_dirichlet_allocation, make_fit, rows_of
 from lowerbound.topics.run import Run, run

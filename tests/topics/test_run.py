@@ -11,7 +11,7 @@ from lowerbound.topics.completion import hold_out
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.run import Watch, split_corpus
 from lowerbound.topics.settings import Setting

@@ -12,18 +12,12 @@ import pytest
 from scipy.special import digamma, gammaln
 
 from lowerbound.errors import ArgumentError
-from lowerbound.topics import (
-    xla,
-    xla_assign,
-    xla_batch,
-    xla_fused,
-    xla_rules,
-    xla_special,
-    xla_sums,
-)
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.engine import Engine, Local
-from lowerbound.topics.xla import XlaEngine
+from lowerbound.topics.xla import XlaEngine, cvb0, fused, rules, special
+from lowerbound.topics.xla import batch as packing
+from lowerbound.topics.xla import engine as xla
+from lowerbound.topics.xla import sums as adding
 from tests.oracles import topics as oracle
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +212,7 @@ def test_a_blend_in_single_precision_keeps_small_steps(topics):
 
 
 def programs() -> int:
-    jitted = (xla._step, xla._weights, xla._empty, xla._finished, xla._blend, xla_batch._table)
+    jitted = (xla._step, xla._weights, xla._empty, xla._finished, xla._blend, packing._table)
     return sum(function._cache_size() for function in jitted)
 
 
@@ -243,7 +237,7 @@ def test_a_second_batch_compiles_nothing(topics, rule):
 @pytest.mark.parametrize("bytes_", [1, 200_000])
 @pytest.mark.parametrize("rule", RULES)
 def test_blocks_of_rows_do_not_change_the_result(monkeypatch, documents, topics, rule, bytes_):
-    monkeypatch.setitem(xla_rules.TILE_BYTES, "cpu", bytes_)
+    monkeypatch.setitem(rules.TILE_BYTES, "cpu", bytes_)
     engine = XlaEngine("float64")
     xla._step.clear_cache()
     weights = engine.weights(engine.place(topics), rule)
@@ -271,7 +265,7 @@ def table_of(seed: int, rows: int, length: int, vocabulary: int):
 @pytest.mark.parametrize("each", [False, True], ids=["by document", "by entry"])
 def test_sums_by_word_in_every_form(monkeypatch, vocabulary, each):
     """Sorted pieces and the product of matrices give what adding one by one gives."""
-    monkeypatch.setattr(xla_sums, "DENSE_BYTES", 8 * vocabulary * 7)  # blocks that do not divide
+    monkeypatch.setattr(adding, "DENSE_BYTES", 8 * vocabulary * 7)  # blocks that do not divide
     words, counts = table_of(0, 24, 64, vocabulary)
     rng = np.random.default_rng(4)
     ratio = rng.gamma(1.0, size=words.shape) * (counts > 0)
@@ -281,17 +275,17 @@ def test_sums_by_word_in_every_form(monkeypatch, vocabulary, each):
 
     @jax.jit
     def in_pieces(words, counts, ratio, t):
-        return xla_sums.in_pieces(xla_sums.pieces(words, counts, vocabulary), ratio, t)
+        return adding.in_pieces(adding.pieces(words, counts, vocabulary), ratio, t)
 
     with jax.enable_x64(True):
         ratio, t, n = jnp.asarray(ratio), jnp.asarray(t), jnp.asarray(counts)
         w = jnp.asarray(words)
         found = [
-            xla_sums.scattered(w, ratio, t, vocabulary),
+            adding.scattered(w, ratio, t, vocabulary),
             in_pieces(w, n, ratio, t),
         ]
         if not each:
-            product = jax.jit(xla_sums.product, static_argnums=(3, 4))
+            product = jax.jit(adding.product, static_argnums=(3, 4))
             found.append(product(w, ratio, t, vocabulary, "gpu"))
     for sums in found:
         np.testing.assert_allclose(sums, expected, rtol=1e-11, atol=1e-12)
@@ -301,18 +295,18 @@ def test_which_sums_run(monkeypatch):
     """A scatter on CPU; on GPU a product for a small vocabulary, and else sorted pieces."""
     ran = []
     for name in ("scattered", "product", "in_pieces"):
-        monkeypatch.setattr(xla_sums, name, lambda *_, name=name: ran.append(name))
-    monkeypatch.setattr(xla_sums, "pieces", lambda *_: None)
+        monkeypatch.setattr(adding, name, lambda *_, name=name: ran.append(name))
+    monkeypatch.setattr(adding, "pieces", lambda *_: None)
     flat, deep = np.zeros((2, K)), np.zeros((2, 3, K))
     for platform in ("cpu", "gpu"):
         for t, vocabulary in ((flat, 100), (deep, 100), (flat, 10**6)):
-            xla_sums.by_word(None, None, None, t, vocabulary=vocabulary, platform=platform)
+            adding.by_word(None, None, None, t, vocabulary=vocabulary, platform=platform)
     assert ran == ["scattered"] * 3 + ["product", "in_pieces", "in_pieces"]
 
 
 @pytest.mark.parametrize(("precision", "within"), [("float32", 1e-6), ("float64", 2e-13)])
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(xla_special.digamma, digamma), (xla_special.log_gamma, gammaln)]
+    ("ours", "theirs"), [(special.digamma, digamma), (special.log_gamma, gammaln)]
 )
 def test_special_functions(ours, theirs, precision, within):
     """Over all parameters that occur, to a few units of the largest term of their formulas."""
@@ -332,7 +326,7 @@ def test_special_functions(ours, theirs, precision, within):
 @pytest.mark.parametrize("iterations", [0, 40])
 def test_the_kernel_interpreted(monkeypatch, topics, rule, name, value, iterations):
     """The GPU kernel, run by its interpreter, stops each document as the oracle does."""
-    monkeypatch.setattr(xla_fused, name, value)
+    monkeypatch.setattr(fused, name, value)
     monkeypatch.setattr(xla, "kernel_for", lambda *_: "interpreted")
     documents = oracle.corpus(6, [0, 1, 9, 40, 96, 90, 17], V)
     engine = XlaEngine()
@@ -370,12 +364,12 @@ def test_the_kernel_interpreted(monkeypatch, topics, rule, name, value, iteratio
 )
 def test_layouts_of_the_kernel(length, width, layout):
     """Those that were measured fastest; a block divides the length."""
-    assert xla_fused._layout(length, width) == layout
+    assert fused._layout(length, width) == layout
     assert length % layout[1] == 0
 
 
 def test_which_kernel_runs(monkeypatch):
-    monkeypatch.setattr(xla_fused, "_compiles", lambda: True)
+    monkeypatch.setattr(fused, "_compiles", lambda: True)
     assert xla.kernel_for("cpu", 100, "mean field", "float32") == "loop"
     assert xla.kernel_for("gpu", 100, "mean field", "float32") == "fused"
     assert xla.kernel_for("gpu", 100, "mean", "float32") == "fused"
@@ -386,7 +380,7 @@ def test_which_kernel_runs(monkeypatch):
 
 def test_where_the_kernel_does_not_compile_the_loop_runs():
     """On CPU it does not."""
-    assert not xla_fused._compiles()
+    assert not fused._compiles()
     assert xla.kernel_for("gpu", 100, "mean field", "float32") == "loop"
 
 
@@ -398,12 +392,12 @@ def test_where_the_kernel_does_not_compile_the_loop_runs():
 @pytest.mark.parametrize("eta", [np.array([0.01]), np.linspace(0.01, 0.3, V)])
 def test_sweeps_of_cvb0(documents, topics, precision, batch, eta):
     assigned = assign(documents, topics, precision, batch)
-    phi = xla_assign.responsibilities(assigned)
+    phi = cvb0.responsibilities(assigned)
     engine = XlaEngine(precision)
     for _ in range(3):
         assigned = engine.reassign(assigned, ALPHA, eta)
         phi = oracle.reassigned(documents, phi, ALPHA, eta, batch)
-        assert_close(xla_assign.responsibilities(assigned), phi, precision)
+        assert_close(cvb0.responsibilities(assigned), phi, precision)
     assert_close(engine.word_counts(assigned), oracle.word_counts(documents, phi), precision)
     assert_close(engine.fetch(assigned.by_word), oracle.word_counts(documents, phi), precision)
     assert_close(
@@ -415,7 +409,7 @@ def assign(documents: Documents, topics: np.ndarray, precision: str, batch: int)
     engine = XlaEngine(precision)
     with jax.enable_x64(True):
         weights = engine.weights(engine.place(topics), "collapsed")
-        return xla_assign.assign(documents, weights, ALPHA, None, batch)
+        return cvb0.assign(documents, weights, ALPHA, None, batch)
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["scaled", "plain"])
@@ -437,8 +431,8 @@ def test_assign_is_the_collapsed_rule(documents, topics, plain):
 
 def test_batches_do_not_change_what_is_assigned(documents, topics):
     phi = [
-        xla_assign.responsibilities(assign(documents, topics, "float64", batch))
-        for batch in (7, xla_assign.BATCH)
+        cvb0.responsibilities(assign(documents, topics, "float64", batch))
+        for batch in (7, cvb0.BATCH)
     ]
     np.testing.assert_allclose(*phi, rtol=1e-11)
 

@@ -117,6 +117,8 @@ class LatentDirichletAllocation(Estimator):
         )
         if not found.converged and self.max_passes is None:
             remedy = "Give more with max_passes=..., or loosen tolerance."
+            if inference == "collapsed" and not np.isfinite(found.held_out):
+                remedy = "Hold documents out to stop by, with validation_fraction=..., or set max_passes."
             warnings.warn(ConvergenceWarning(f"{setting.passes} passes", remedy), stacklevel=2)
         return self._keep(found, corpus, engine)
 
@@ -134,14 +136,17 @@ class LatentDirichletAllocation(Estimator):
             engine = self._engine(begun.setting.inference)
         size = self.batch_size or choose_batch(begun.setting.inference, corpus.count, engine)
         topics, steps, seen = engine.place(begun.topics), begun.steps, begun.documents
-        total = max(self.total_documents, corpus.count or 1)
+        count = corpus.count or 1
+        # After a fit the corpus is what was fitted and what is given now.
+        total = begun.corpus_size + count if begun.whole else max(self.total_documents, count)
         for batch in corpus.batches(size):
             step = (steps + begun.setting.delay) ** -begun.setting.forgetting
             rule = rule_of(begun.setting)
-            count = len(batch)
-            batch = engine.pack(batch)
-            topics, _ = take_step(engine, topics, batch, count, begun.priors, rule, total, step)
-            steps, seen = steps + 1, seen + count
+            ready = engine.pack(batch)
+            topics, _ = take_step(
+                engine, topics, ready, len(batch), begun.priors, rule, total, step
+            )
+            steps, seen = steps + 1, seen + len(batch)
         now = advanced(begun, engine, corpus, topics, steps, seen, total)
         return self._keep(now, corpus, engine)
 

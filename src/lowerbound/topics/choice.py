@@ -13,7 +13,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.engine import Engine
 from lowerbound.topics.native import library
-from lowerbound.topics.native_engine import NativeEngine
+from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.settings import Inference
 
 LONG: Final = 200  # tokens a document, from which mean field and collapsed inference hardly differ

@@ -56,6 +56,7 @@ class Run:
     elbo_error: float
     terms: dict[str, float] = field(repr=False)
     held_out: float  # the last score, nats per token; NaN without validation
+    whole: bool = True  # False: the documents came in parts, and more may come
 
 
 def rule_of(setting: Setting) -> Rule:
@@ -273,7 +274,7 @@ def unbegun(topics: np.ndarray, priors: Priors, setting: Setting) -> Run:
     shots = no_snapshots(setting.topics, min(WORDS, len(topics)))
     return Run(
         topics, priors, setting, nothing, shots, 0.0, 0, 0, 0, False, "nothing was learned yet",
-        nan, nan, {}, nan,
+        nan, nan, {}, nan, whole=False,
     )  # fmt: skip
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.devices import Placement, whole
-from lowerbound.topics import xla_assign, xla_fused, xla_rules
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.engine import ITERATIONS, TOLERANCE, Local, Rule
-from lowerbound.topics.xla_batch import (
+from lowerbound.topics.xla import cvb0, fused, rules
+from lowerbound.topics.xla.batch import (
     EACH,
     WHOLE,
     Batch,
@@ -30,8 +30,8 @@ from lowerbound.topics.xla_batch import (
     platform_of,
     summed,
 )
-from lowerbound.topics.xla_rules import Weights
-from lowerbound.topics.xla_sums import by_word
+from lowerbound.topics.xla.rules import Weights
+from lowerbound.topics.xla.sums import by_word
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class XlaEngine:
     name = "xla"
 
     def __post_init__(self) -> None:
-        if self.precision not in xla_rules.FLOORS:
+        if self.precision not in rules.FLOORS:
             raise ArgumentError(
                 f"precision={self.precision!r} is no precision of the engine.\n"
                 'Expected "float32" or "float64".'
@@ -110,31 +110,31 @@ class XlaEngine:
             blended: jax.Array = _blend(topics, sums, *numbers)
             return blended
 
-    def assign(self, documents: Documents, weights: Any, prior: np.ndarray) -> xla_assign.Assigned:
+    def assign(self, documents: Documents, weights: Any, prior: np.ndarray) -> cvb0.Assigned:
         """Phi of every entry given the topics, kept on the device."""
         with jax.enable_x64(True):
-            return xla_assign.assign(documents, self._scaled(weights), prior, self.where)
+            return cvb0.assign(documents, self._scaled(weights), prior, self.where)
 
     def reassign(
-        self, assigned: xla_assign.Assigned, prior: np.ndarray, eta: np.ndarray
-    ) -> xla_assign.Assigned:
+        self, assigned: cvb0.Assigned, prior: np.ndarray, eta: np.ndarray
+    ) -> cvb0.Assigned:
         """One sweep of CVB0, a batch of documents at a time."""
         with jax.enable_x64(True):
-            return xla_assign.reassign(assigned, prior, eta)
+            return cvb0.reassign(assigned, prior, eta)
 
-    def word_counts(self, assigned: xla_assign.Assigned) -> np.ndarray:
+    def word_counts(self, assigned: cvb0.Assigned) -> np.ndarray:
         """N_wk (V, K), expected under the current phi."""
         with jax.enable_x64(True):
-            return self.fetch(xla_assign.word_counts(assigned))
+            return self.fetch(cvb0.word_counts(assigned))
 
-    def document_counts(self, assigned: xla_assign.Assigned) -> np.ndarray:
+    def document_counts(self, assigned: cvb0.Assigned) -> np.ndarray:
         """N_dk (D, K), expected under the current phi."""
         with jax.enable_x64(True):
-            return self.fetch(xla_assign.document_counts(assigned))
+            return self.fetch(cvb0.document_counts(assigned))
 
-    def responsibilities(self, assigned: xla_assign.Assigned) -> np.ndarray:
+    def responsibilities(self, assigned: cvb0.Assigned) -> np.ndarray:
         """Phi of every entry (entries, K), as float64."""
-        return xla_assign.responsibilities(assigned)
+        return cvb0.responsibilities(assigned)
 
     def _scaled(self, weights: Any) -> Weights:
         if isinstance(weights, Weights):
@@ -147,7 +147,7 @@ class XlaEngine:
 def kernel_for(platform: str, topics: int, rule: Rule, precision: str) -> str:
     """What runs the local step: "fused", the GPU kernel, or "loop", which runs everywhere."""
     fits = precision == "float32" and rule != "collapsed"
-    return "fused" if fits and xla_fused.usable(platform, topics) else "loop"
+    return "fused" if fits and fused.usable(platform, topics) else "loop"
 
 
 class _Limits(NamedTuple):
@@ -166,12 +166,12 @@ class _State(NamedTuple):
 
 @partial(jax.jit, static_argnames=("rule", "precision"))
 def _weights(topics: jax.Array, rule: Rule, precision: str) -> Weights:
-    return xla_rules.scaled(topics, rule, precision)
+    return rules.scaled(topics, rule, precision)
 
 
 @partial(jax.jit, static_argnames=("precision",))
 def _from_array(weights: jax.Array, precision: str) -> Weights:
-    return xla_rules.from_logs(jnp.log(weights), precision)
+    return rules.from_logs(jnp.log(weights), precision)
 
 
 @partial(jax.jit, static_argnames=("size", "shape", "precision", "where"))
@@ -207,22 +207,22 @@ def _step(
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         words, counts, documents, _ = table
         gamma = (
-            xla_rules.started(counts, prior)
+            rules.started(counts, prior)
             if start is None
             else start[documents.clip(max=len(start) - 1)]
         )
         arguments = (weights.rows, words, counts, gamma, prior, *limits)
         if kernel == "loop":
-            solved = xla_rules.solve(*arguments, rule=rule, platform=platform)
+            solved = rules.solve(*arguments, rule=rule, platform=platform)
         else:
-            solved = xla_fused.solve(*arguments, rule=rule, interpret=kernel == "interpreted")
+            solved = fused.solve(*arguments, rule=rule, interpret=kernel == "interpreted")
         sums = by_word(
             words, counts, solved.ratio, solved.t, vocabulary=len(weights.rows), platform=platform
         )
         exists = documents < size
         bound = jnp.zeros(())
         if rule == "mean field":
-            nats = xla_rules.document_bounds(solved, words, counts, weights.logs, prior)
+            nats = rules.document_bounds(solved, words, counts, weights.logs, prior)
             bound = jnp.where(exists, nats, 0).astype(jnp.float64).sum()
         used = jnp.where(exists, solved.iterations, 0).sum().astype(jnp.float64)
         return solved.gamma, summed((sums.astype(jnp.float64), bound, used), where)

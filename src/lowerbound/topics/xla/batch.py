@@ -12,8 +12,8 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from lowerbound.fit.devices import ROWS, Placement
-from lowerbound.topics.buckets import buckets, size_class
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.xla.buckets import buckets, size_class
 
 SLOTS: Final = {"cpu": 1 << 17, "gpu": 1 << 23}  # places of a table
 PARTS: Final = {"cpu": 8, "gpu": 2}  # into which the documents of a batch fall, at least

@@ -15,7 +15,7 @@ import numpy as np
 
 from lowerbound.fit.devices import Placement
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.xla_batch import (
+from lowerbound.topics.xla.batch import (
     EACH,
     WHOLE,
     Batch,
@@ -26,8 +26,8 @@ from lowerbound.topics.xla_batch import (
     platform_of,
     summed,
 )
-from lowerbound.topics.xla_rules import FLOORS, Weights, solve, started
-from lowerbound.topics.xla_sums import by_word
+from lowerbound.topics.xla.rules import FLOORS, Weights, solve, started
+from lowerbound.topics.xla.sums import by_word
 
 SETTLE: Final = (20, 1e-2)  # iterations and tolerance when phi first follows from given topics
 BATCH: Final = 8192  # documents that see the same counts

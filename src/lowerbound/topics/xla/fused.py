@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from lowerbound.topics.engine import Rule
-from lowerbound.topics.xla_rules import FLOORS, Solved
-from lowerbound.topics.xla_special import digamma
+from lowerbound.topics.xla.rules import FLOORS, Solved
+from lowerbound.topics.xla.special import digamma
 
 REGISTERS: Final = 1 << 15  # elements of a document's weights that are kept at a time
 NARROW: Final = 128  # topics, up to which weights are kept
@@ -137,7 +137,7 @@ def solve(
     rule: Rule,
     interpret: bool = False,
 ) -> Solved:
-    """`xla_rules.solve` in float32, for the rules in which all words see the same t."""
+    """`rules.solve` in float32, for the rules in which all words see the same t."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
