@@ -1,8 +1,8 @@
 """Topics of real text: speed of mean field, and quality for time of the best inference.
 
-Every topic model is judged by one function (`topics_corpora.completion`) on the same held-out halves
-with the same prior, and timed by wall clock and by CPU-seconds of the process. Settings were chosen
-on validation documents; the held-out rows decide nothing.
+Every topic model is judged by one function (`topics_corpora.completion`) on the same held-out
+halves with the same prior, and timed by wall clock and by CPU-seconds of the process. Settings were
+chosen on validation documents; the held-out rows decide nothing.
 
     python -m benchmarks.topics [--parts mean-field best large synthetic] [--limit 150]
 
@@ -114,7 +114,7 @@ def trajectory(
     )  # fmt: skip
     reading, _ = split_corpus(opened, 0.05, 2000, 0)
     priors = Priors(np.full(topics, 5 / topics), np.array([0.01]))
-    first = first_topics(engine, opened.vocabulary, setting)
+    first = first_topics(engine, reading, priors, setting)
     inference = start(engine, reading, priors, setting, first)
     look, spent = next(inference), clock(wall, cpu)
     while True:

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.topics.corpus import open_corpus
-from lowerbound.topics.inference import first_topics
+from lowerbound.topics.inference import random_topics
 from lowerbound.topics.native import library
 from lowerbound.topics.native.engine import NativeEngine
 from tests.oracles import topics as oracle
@@ -252,7 +252,7 @@ def test_a_part_is_a_step():
         model.partial_fit(COUNTS[low : low + 60])
         if start is None:
             setting = model._run.setting
-            start = engine.fetch(first_topics(engine, V, setting))
+            start = engine.fetch(random_topics(engine, V, setting))
     lam, alpha = start, model.document_prior_
     for number in range(4):
         part = documents.between(30 * number, 30 * number + 30)

@@ -361,7 +361,7 @@ FORM = (
         ({}, "vocabulary has 0 words.\nExpected at least one. Check how it was made."),
         ("abc", f"vocabulary is a str.\n{FORM}"),
         (7, f"vocabulary is a int.\n{FORM}"),
-        ({"a", "b"}, f"vocabulary is a set, which has no order.\n{FORM}"),
+        ({"a"}, f"vocabulary is a set, which has no order.\n{FORM}"),
         (["a", 1, "b"], f"vocabulary is a sequence that holds 1 at 1.\n{FORM}"),
         ({"a": "b"}, f"vocabulary is a dict that pairs 'a' with 'b'.\n{FORM}"),
     ],

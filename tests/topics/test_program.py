@@ -14,7 +14,8 @@ from lowerbound.topics.native import library
 from lowerbound.topics.native.engine import NativeEngine
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.program import latent_dirichlet_allocation, make_fit, rows_of
-from lowerbound.topics.run import Run, run
+from lowerbound.topics.record import Run
+from lowerbound.topics.run import run
 from lowerbound.topics.settings import Setting
 from tests.oracles import topics as oracle
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Final, Self
 
 import numpy as np
 
 from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.estimators.base import Estimator, NotFittedError
+from lowerbound.estimators.topics_settings import (
+    check_prior,
+    check_settings,
+    check_topics,
+    engine_precision,
+    learns,
+)
 from lowerbound.fit.result import Fit
 from lowerbound.topics.choice import (
-    INFERENCES,
     choose_batch,
     choose_engine,
     choose_inference,
@@ -22,15 +29,17 @@ from lowerbound.topics.documents import joined
 from lowerbound.topics.engine import Engine
 from lowerbound.topics.export import pyldavis
 from lowerbound.topics.fitted import word_names
-from lowerbound.topics.inference import first_topics, take_step
+from lowerbound.topics.inference import random_topics, take_step
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.program import make_fit
 from lowerbound.topics.quality import Quality, quality, top_words
-from lowerbound.topics.run import Run, advanced, rule_of, run, unbegun
+from lowerbound.topics.record import Run, advanced, unbegun
+from lowerbound.topics.run import rule_of, run
 from lowerbound.topics.settings import Inference, Setting
 
 PASSES: Final = {"svi": 20, "cavi": 200, "collapsed": 100}
 TOLERANCE: Final = {"svi": 1e-3, "cavi": 1e-5, "collapsed": 1e-3}
+DELAY: Final = {"svi": 8.0, "cavi": 8.0, "collapsed": 1.0}  # mean field has a start worth keeping
 FORGETTING: Final = {"svi": 0.7, "cavi": 0.7, "collapsed": 0.6}
 DOCUMENTS: Final = 8192  # transformed at a time
 TIGHT: Final = 1e-6  # of the proportions that are given out; learning needs no such care
@@ -46,7 +55,9 @@ class LatentDirichletAllocation(Estimator):
     "learn"; without a document_prior, 5 / n_components. vocabulary: the words of the columns or
     ids, or the words to count in token lists. validation_fraction: documents held out (at most
     2,000) to decide when to stop and whether learned priors are kept; 0 to learn from all.
-    total_documents: the size of the corpus whose parts `partial_fit` is given.
+    total_documents: the size of the corpus whose parts `partial_fit` is given. checkpoint: a file
+    that holds where a fit stands after every pass; a fit that finds it goes on from there, and
+    removes it at its end.
 
     >>> corpus = [["gene", "dna", "cell"], ["star", "orbit", "planet"]] * 50
     >>> lda = LatentDirichletAllocation(2, random_state=1).fit(corpus)
@@ -65,7 +76,7 @@ class LatentDirichletAllocation(Estimator):
         batch_size: int | None = None,
         max_passes: int | None = None,
         tolerance: float | None = None,
-        delay: float = 1.0,
+        delay: float | None = None,
         forgetting: float | None = None,
         validation_fraction: float = 0.05,
         total_documents: int = 1_000_000,
@@ -75,6 +86,7 @@ class LatentDirichletAllocation(Estimator):
         n_jobs: int | None = None,
         random_state: int = 0,
         progress: bool | None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.inference = inference
@@ -94,6 +106,7 @@ class LatentDirichletAllocation(Estimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.progress = progress
+        self.checkpoint = checkpoint
 
     # -- learning ---------------------------------------------------------------------------------
 
@@ -114,11 +127,12 @@ class LatentDirichletAllocation(Estimator):
             setting,
             validation=(self.validation_fraction if judged else 0.0, HELD_OUT),
             progress=self.progress,
+            checkpoint=self.checkpoint,
         )
         if not found.converged and self.max_passes is None:
             remedy = "Give more with max_passes=..., or loosen tolerance."
             if inference == "collapsed" and not np.isfinite(found.held_out):
-                remedy = "Hold documents out to stop by, with validation_fraction=..., or set max_passes."
+                remedy = "Hold documents out to stop by (validation_fraction), or set max_passes."
             warnings.warn(ConvergenceWarning(f"{setting.passes} passes", remedy), stacklevel=2)
         return self._keep(found, corpus, engine)
 
@@ -158,11 +172,13 @@ class LatentDirichletAllocation(Estimator):
                 'Expected inference="svi", "collapsed" or "auto".'
             )
         check_topics(self.n_components, corpus)
-        chosen, _, why = choose_inference(self.inference, corpus, self.n_components)
+        chosen, _, _ = choose_inference(self.inference, corpus, self.n_components)
         inference: Inference = "svi" if chosen == "cavi" else chosen
+        why = f"Documents come in parts: {inference} on batches of them."
         engine = self._engine(inference)
         setting = self._setting(inference, corpus, engine, False, why)
-        first = engine.fetch(first_topics(engine, corpus.vocabulary, setting))
+        setting = replace(setting, delay=self.delay or 1.0)  # topics are random, nothing to keep
+        first = engine.fetch(random_topics(engine, corpus.vocabulary, setting))
         return unbegun(first, self._priors(corpus.vocabulary), setting), engine
 
     def _setting(
@@ -174,24 +190,25 @@ class LatentDirichletAllocation(Estimator):
             batch_size=self.batch_size or choose_batch(inference, corpus.count, engine),
             passes=self.max_passes or PASSES[inference],
             tolerance=TOLERANCE[inference] if self.tolerance is None else self.tolerance,
-            delay=self.delay,
+            delay=self.delay or DELAY[inference],
             forgetting=self.forgetting or FORGETTING[inference],
             seed=self.random_state,
-            learn_document=_learns(self.document_prior),
-            learn_topic=_learns(self.topic_prior),
+            learn_document=learns(self.document_prior),
+            learn_topic=learns(self.topic_prior),
             sweeps=keeps,
             why=why,
         )
 
     def _engine(self, inference: str) -> Engine:
         precision = self.precision or ("float64" if inference == "cavi" else "float32")
-        return choose_engine(self.engine, precision, self.n_jobs, self.devices)
+        jobs = None if self.n_jobs == -1 else self.n_jobs
+        return choose_engine(self.engine, precision, jobs, self.devices)
 
     def _priors(self, vocabulary: int) -> Priors:
         K = self.n_components
         alpha = 5.0 / K if self.document_prior is None else self.document_prior
-        eta = 0.01 if _learns(self.topic_prior) else self.topic_prior
-        alpha = 5.0 / K if _learns(alpha) else alpha
+        eta = 0.01 if learns(self.topic_prior) else self.topic_prior
+        alpha = 5.0 / K if learns(alpha) else alpha
         return Priors(
             check_prior("document_prior", alpha, K, "topics"),
             check_prior("topic_prior", eta, vocabulary, "words", one=True),
@@ -314,91 +331,3 @@ class LatentDirichletAllocation(Estimator):
 
     def _open(self, X: Any) -> Corpus:
         return open_corpus(X, features=self.n_features_in_, names=self.words_)
-
-
-# --------------------------------------------------------------------------------------------------
-# Settings
-
-
-def _learns(prior: Any) -> bool:
-    return isinstance(prior, str) and prior == "learn"
-
-
-def _number(value: Any) -> float:
-    """A number as it is, anything else as NaN, which is in no range."""
-    return float(value) if isinstance(value, int | float | np.number) else float("nan")
-
-
-def engine_precision(engine: Engine) -> str:
-    """The precision an engine runs in."""
-    return str(getattr(engine, "precision", "float32"))
-
-
-def check_prior(name: str, value: Any, size: int, what: str, one: bool = False) -> np.ndarray:
-    """A Dirichlet's parameter as an array; `one`: a single number stays single."""
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        array = np.asarray(np.nan)
-    if array.ndim > 1 or (array.ndim == 1 and len(array) != size):
-        raise ArgumentError(
-            f"{name} has shape {array.shape}.\nExpected a positive number, one for each of the "
-            f'{size} {what}, or "learn".'
-        )
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise ArgumentError(
-            f"{name}={value!r}.\nExpected a positive number, one for each of the {size} {what}, or "
-            '"learn".'
-        )
-    if array.ndim == 0:
-        return np.full(1 if one else size, float(array))
-    return array
-
-
-def check_topics(topics: int, corpus: Corpus) -> None:
-    """More topics than words cannot differ."""
-    if topics > corpus.vocabulary:
-        raise ArgumentError(
-            f"n_components={topics}, but the vocabulary has {corpus.vocabulary} words.\n"
-            "Expected at most one topic for each word."
-        )
-
-
-def check_settings(lda: LatentDirichletAllocation) -> None:
-    """Every setting, before anything is read."""
-    whole = {
-        "n_components": (lda.n_components, 1),
-        "batch_size": (lda.batch_size, 1),
-        "max_passes": (lda.max_passes, 1),
-        "total_documents": (lda.total_documents, 1),
-        "n_jobs": (lda.n_jobs, 1),
-        "random_state": (lda.random_state, 0),
-    }
-    for name, (value, least) in whole.items():
-        optional = name in ("batch_size", "max_passes", "n_jobs")
-        if value is None and optional:
-            continue
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ArgumentError(
-                f"{name}={value!r}.\nExpected a whole number of at least {least}"
-                f"{', or None' if optional else ''}."
-            )
-    if lda.inference not in INFERENCES:
-        raise ArgumentError(
-            f"inference={lda.inference!r}.\nExpected one of {', '.join(map(repr, INFERENCES))}."
-        )
-    if lda.precision not in (None, "float32", "float64"):
-        raise ArgumentError(f'precision={lda.precision!r}.\nExpected "float32", "float64" or None.')
-    if lda.forgetting is not None and not 0.5 < _number(lda.forgetting) <= 1:
-        raise ArgumentError(
-            f"forgetting={lda.forgetting!r}.\nExpected a number in (0.5, 1]: only then do the "
-            "steps sum to infinity while their squares do not."
-        )
-    if not 1 <= _number(lda.delay) < np.inf:
-        raise ArgumentError(f"delay={lda.delay!r}.\nExpected a number of at least 1.")
-    if not 0 <= _number(lda.validation_fraction) < 1:
-        raise ArgumentError(
-            f"validation_fraction={lda.validation_fraction!r}.\nExpected a number in [0, 1)."
-        )
-    if lda.tolerance is not None and not _number(lda.tolerance) >= 0:
-        raise ArgumentError(f"tolerance={lda.tolerance!r}.\nExpected a number of at least 0.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,9 @@ STREAM_LOOK: Final = 64  # batches between looks, where the length of a pass is 
 PACKERS: Final = 4  # threads that make batches ready for a device
 SWEEPS: Final = 5  # between looks
 WARM: Final = 3  # passes of batches before sweeps
+START: Final = 8192  # documents from which mean field takes its start
+START_BATCH: Final = 512
+START_PASSES: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,7 @@ class Look:
     )
     gamma: np.ndarray  # (D', K) of the documents last worked on, to learn the prior from
     steps: int
+    whole: bool = True  # at the end of a pass, from where a run can go on
 
 
 Inference = Generator[Look, Priors, None]
@@ -85,6 +89,19 @@ class Reading:
         # Batches of equal size: the last of a pass would otherwise weigh too much.
         return np.array_split(order, max(1, round(len(order) / size)))
 
+    def sample(self, size: int, seed: int) -> Documents:
+        """Some documents: drawn in memory, the first ones of a stream."""
+        if self.corpus.held is not None and self.kept is not None:
+            order = np.random.default_rng((seed, 3)).permutation(len(self.kept))
+            return self.corpus.held.take(self.kept[order[:size]])
+        parts, found = [], 0
+        for batch in self.batches(min(size, 1024), 0, seed):
+            parts.append(batch)
+            found += len(batch)
+            if found >= size:
+                break
+        return joined(parts)
+
     def chunks(self, size: int) -> Iterator[Documents]:
         """All documents, in the same order every time."""
         if self.corpus.held is None or self.kept is None:
@@ -119,10 +136,31 @@ def packed(
 # Mean field
 
 
-def first_topics(engine: Engine, vocabulary: int, setting: Setting) -> Any:
+def random_topics(engine: Engine, vocabulary: int, setting: Setting) -> Any:
     """Random topics near the flat one: lambda_wk ~ Gamma(100, 1/100)."""
     rng = np.random.default_rng((setting.seed, 2))
     return engine.place(rng.gamma(100.0, 0.01, (vocabulary, setting.topics)))
+
+
+def first_topics(engine: Engine, reading: Reading, priors: Priors, setting: Setting) -> Any:
+    """Topics to start from; mean field starts where collapsed steps on some documents lead.
+
+    Mean field holds on to the topics it meets first, and from random ones ends about a tenth of a
+    nat per token lower.
+    """
+    topics = random_topics(engine, reading.corpus.vocabulary, setting)
+    if setting.inference == "collapsed":  # its own first pass does the same
+        return topics
+    sample = reading.sample(START, setting.seed)
+    total = reading.count or len(sample)
+    size = max(1, min(START_BATCH, len(sample) // 8))
+    for number in range(START_PASSES * max(1, len(sample) // size)):
+        low = number * size % max(1, len(sample) - size + 1)
+        part = sample.between(low, min(low + size, len(sample)))
+        step = (number + 1.0) ** -0.6
+        batch = engine.pack(part)
+        topics, _ = take_step(engine, topics, batch, len(part), priors, "collapsed", total, step)
+    return topics
 
 
 def topics_divergence(topics: np.ndarray, prior: np.ndarray) -> float:
@@ -136,22 +174,30 @@ def topics_divergence(topics: np.ndarray, prior: np.ndarray) -> float:
 
 
 def coordinate_ascent(
-    engine: Engine, reading: Reading, priors: Priors, setting: Setting, topics: Any
+    engine: Engine,
+    reading: Reading,
+    priors: Priors,
+    setting: Setting,
+    topics: Any,
+    begun: Look | None = None,
 ) -> Inference:
     """alg:cavi_lda: all gamma and phi given the topics, then all topics given phi.
 
     The ELBO of a look is that of gamma, phi and the topics they were found with. Gamma starts flat
     while topics take shape, since one that starts from its last value keeps to topics that have
     moved away; later, and where a flat start would lower the ELBO, it starts from its last value,
-    with which no step can lower it.
+    with which no step can lower it. From `begun` the sweep of that look is made once more.
     """
     batches, documents = [], 0
     for chunk in reading.chunks(CHUNK):
         batches.append(engine.pack(chunk))
         documents += len(chunk)
     gammas: list[Any] = [None] * len(batches)
-    last, flat = -np.inf, True
-    for sweep in range(1, setting.passes + 1):
+    last, flat, first = -np.inf, True, 1
+    if begun is not None:
+        topics, flat, first = begun.topics, False, begun.steps
+        gammas = np.split(begun.gamma, range(CHUNK, len(begun.gamma), CHUNK))
+    for sweep in range(first, setting.passes + 1):
         divergence = topics_divergence(engine.fetch(topics), priors.topic)
         starts = [None] * len(batches) if flat else gammas
         found, sums, bound = solve_all(engine, topics, batches, priors, starts)
@@ -208,19 +254,23 @@ def stochastic(
     topics: Any,
     rule: Rule,
     passes: int,
+    begun: Look | None = None,
 ) -> Inference:
-    """alg:svi: natural-gradient steps on batches of documents, in turn."""
-    steps, seen, total = 0, 0, reading.count
-    for number in range(passes):
+    """alg:svi: natural-gradient steps on batches of documents, in turn; first of all, `begun`."""
+    steps, seen, total, first = 0, 0, reading.count, 0
+    if begun is not None:
+        topics, steps, seen, first = begun.topics, begun.steps, begun.documents, int(begun.passes)
+        total = total or round(seen / first)
+        priors = yield begun
+    for number in range(first, passes):
         every = looks_every(total, setting.batch_size)
         done, bounds, found = 0, [], None
         with closing(packed(engine, reading, setting, number)) as batches:
             for batch, size in batches:
                 if found is not None and len(bounds) >= every:
                     at = number + (done / total if total else 0.0)
-                    priors = yield look(
-                        engine, topics, priors, seen, at, bounds, total, found, steps
-                    )
+                    now = look(engine, topics, priors, seen, at, bounds, total, found, steps)
+                    priors = yield replace(now, whole=False)
                     bounds = []
                 # While the length of a stream is not known, what was seen of it stands for it.
                 known = total or seen + size
@@ -268,11 +318,19 @@ def look(
 
 
 def collapsed(
-    engine: Engine, reading: Reading, priors: Priors, setting: Setting, topics: Any
+    engine: Engine,
+    reading: Reading,
+    priors: Priors,
+    setting: Setting,
+    topics: Any,
+    begun: Look | None = None,
 ) -> Inference:
-    """CVB0: passes of batches, then sweeps over all entries with phi in memory."""
+    """CVB0: passes of batches, then sweeps over all entries with phi in memory.
+
+    Sweeps that go on from `begun` find phi anew from its topics.
+    """
     warm = min(WARM, setting.passes) if setting.sweeps else setting.passes
-    running = stochastic(engine, reading, priors, setting, topics, "collapsed", warm)
+    running = stochastic(engine, reading, priors, setting, topics, "collapsed", warm, begun)
     last = next(running)
     while True:
         priors = yield last
@@ -285,16 +343,16 @@ def collapsed(
     documents = joined(list(reading.chunks(1 << 20)))
     weights = engine.weights(last.topics, "collapsed")
     assigned = engine.assign(documents, weights, priors.document)
-    sweeps = setting.passes - warm
-    for sweep in range(1, sweeps + 1):
+    left = setting.passes - int(last.passes)
+    for sweep in range(1, left + 1):
         assigned = engine.reassign(assigned, priors.document, priors.topic)
-        if sweep % SWEEPS == 0 or sweep == sweeps:
+        if sweep % SWEEPS == 0 or sweep == left:
             counts = engine.word_counts(assigned)
             lambdas = counts + np.broadcast_to(priors.topic, len(counts))[:, None]
             priors = yield Look(
                 topics=engine.place(lambdas),
                 documents=last.documents + sweep * len(documents),
-                passes=float(warm + sweep),
+                passes=last.passes + sweep,
                 elbo=float("nan"),
                 gamma=engine.document_counts(assigned) + priors.document,
                 steps=last.steps + sweep,

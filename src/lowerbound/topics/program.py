@@ -21,7 +21,7 @@ from lowerbound.fit.result import Fit, site_records
 from lowerbound.fit.versions import versions
 from lowerbound.model import trace_model
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.run import Run
+from lowerbound.topics.record import Run
 from lowerbound.update import State
 
 ROWS: Final = ("words", "present")
