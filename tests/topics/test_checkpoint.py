@@ -111,8 +111,11 @@ def test_other_settings_and_documents_are_refused(tmp_path, monkeypatch):
     told = f"{path} holds the checkpoint of another fit, with forgetting 0.7 (now 0.9)."
     assert str(raised.value) == f"{told}\n{advice}"
     X[0, 0] += 1
-    with pytest.raises(StorageError, match="holds the checkpoint of another fit, with digest"):
+    with pytest.raises(StorageError, match="another fit, with digest of documents"):
         lda(inference="svi", checkpoint=path).fit(X)
+    X[0, 0] -= 1
+    with pytest.raises(StorageError, match="another fit, with digest of priors"):
+        lda(inference="svi", checkpoint=path, document_prior=0.3).fit(X)
 
 
 def test_a_damaged_file_is_refused(tmp_path):

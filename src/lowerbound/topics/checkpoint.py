@@ -98,15 +98,28 @@ class Keeper:
             )
 
 
-def keeper(path: Any, setting: Setting, corpus: Corpus) -> Keeper:
-    """The checkpoint of a run of this setting on this corpus."""
+def keeper(
+    path: Any, setting: Setting, corpus: Corpus, priors: Priors, validation: tuple[float, int]
+) -> Keeper:
+    """The checkpoint of a run of this setting, with these priors, on this corpus."""
     record = {n: v for n, v in asdict(setting).items() if n != "why"}
-    record |= {"vocabulary": corpus.vocabulary, "documents": corpus.count}
-    if corpus.held is not None:
-        record["digest"] = 0
-        for array in (corpus.held.starts, corpus.held.words, corpus.held.counts):
-            record["digest"] = zlib.crc32(np.ascontiguousarray(array).data, record["digest"])
+    record |= {
+        "validation": list(validation),
+        "vocabulary": corpus.vocabulary,
+        "documents": corpus.count,
+        "digest of priors": _digest(priors.document, priors.topic),
+    }
+    held = corpus.held
+    if held is not None:
+        record["digest of documents"] = _digest(held.starts, held.words, held.counts)
     return Keeper(Path(path), record)
+
+
+def _digest(*arrays: np.ndarray) -> int:
+    found = 0
+    for array in arrays:
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
+    return found
 
 
 def _plain(standing: Standing, engine: Engine) -> dict[str, Any]:

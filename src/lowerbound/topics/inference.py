@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from lowerbound.source.read_ahead import make_in_order, read_ahead
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.engine import Engine, Local, Rule
-from lowerbound.topics.priors import Priors
+from lowerbound.topics.priors import Priors, dirichlet_divergence
 from lowerbound.topics.settings import Setting
 
 CHUNK: Final = 16384  # documents of a sweep that are worked on together
@@ -165,12 +164,7 @@ def first_topics(engine: Engine, reading: Reading, priors: Priors, setting: Sett
 
 def topics_divergence(topics: np.ndarray, prior: np.ndarray) -> float:
     """KL(q(beta) || p(beta)) in nats, lambda (V, K)."""
-    eta = np.broadcast_to(prior, len(topics)).astype(float)
-    totals = topics.sum(axis=0)
-    logs = digamma(topics) - digamma(totals)
-    own = gammaln(totals).sum() - gammaln(topics).sum()
-    given = topics.shape[1] * (gammaln(eta.sum()) - gammaln(eta).sum())
-    return float(own - given + ((topics - eta[:, None]) * logs).sum())
+    return dirichlet_divergence(topics.T, np.broadcast_to(prior, len(topics)))
 
 
 def coordinate_ascent(

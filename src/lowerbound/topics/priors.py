@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, gammaln, polygamma
 
 from lowerbound.topics.engine import Rule
 
@@ -86,6 +86,15 @@ def learn_topic_scale(rule: Rule, topics: np.ndarray, prior: np.ndarray) -> floa
                 break
     total = float(np.clip(total, SMALLEST * V, LARGEST * V))
     return total / float(eta.sum())
+
+
+def dirichlet_divergence(parameters: np.ndarray, prior: np.ndarray) -> float:
+    """KL(Dirichlet(row) || Dirichlet(prior)) in nats, summed over the rows (N, K)."""
+    totals = parameters.sum(axis=1)
+    logs = digamma(parameters) - digamma(totals)[:, None]
+    own = gammaln(totals).sum() - gammaln(parameters).sum()
+    given = len(parameters) * (gammaln(prior.sum()) - gammaln(prior).sum())
+    return float(own - given + ((parameters - prior) * logs).sum())
 
 
 def from_mean_log(target: np.ndarray, start: np.ndarray) -> np.ndarray:

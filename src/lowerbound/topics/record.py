@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from lowerbound.fit.posterior import History
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.engine import Engine
 from lowerbound.topics.inference import Look, Reading, topics_divergence
-from lowerbound.topics.priors import Priors
+from lowerbound.topics.priors import Priors, dirichlet_divergence
 from lowerbound.topics.quality import top_words
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import WORDS, Snapshots, no_snapshots
@@ -143,7 +143,7 @@ def documents_terms(
     for part in reading.chunks(max(1, most // 20)):
         found = engine.local(weights, engine.pack(part), priors.document)
         words = float((engine.fetch(found.statistics) * logs).sum())
-        theta = -proportions_divergence(engine.fetch(found.gamma), priors.document)
+        theta = -dirichlet_divergence(engine.fetch(found.gamma), priors.document)
         parts.append((theta, float(found.bound) - theta - words, words))
         sizes.append(len(part))
         if sum(sizes) >= most:
@@ -156,12 +156,3 @@ def documents_terms(
     means = np.sum(parts, axis=1) / np.asarray(sizes)
     spread = np.std(means, ddof=1) / np.sqrt(len(means)) * np.sqrt(1 - seen / total)
     return terms, float(total * spread)
-
-
-def proportions_divergence(gamma: np.ndarray, prior: np.ndarray) -> float:
-    """sum_d KL(q(theta_d) || p(theta_d)) in nats."""
-    totals = gamma.sum(axis=1)
-    logs = digamma(gamma) - digamma(totals)[:, None]
-    own = gammaln(totals).sum() - gammaln(gamma).sum()
-    given = len(gamma) * (gammaln(prior.sum()) - gammaln(prior).sum())
-    return float(own - given + ((gamma - prior) * logs).sum())

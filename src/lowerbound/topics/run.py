@@ -103,15 +103,16 @@ def run(
     watch = Watch(setting, judged=judge is not None and setting.inference != "cavi")
     rule, trail = rule_of(setting), Trail(setting.topics, corpus.vocabulary)
     before: Standing | None = None
-    keep = None if checkpoint is None else keeper(checkpoint, setting, corpus)
+    keep = None
+    if checkpoint is not None:
+        keep = keeper(checkpoint, setting, corpus, priors, validation)
     held = None if keep is None else keep.read(engine)
-    if held is not None:
-        before, priors, watch.scores = held.before, held.now.priors, held.scores
-        trail, began = Trail.restored(trail, held), began - held.seconds
     if held is None:
         first = first_topics(engine, reading, priors, setting)
         inference = start(engine, reading, priors, setting, first)
     else:
+        before, priors, watch.scores = held.before, held.now.priors, held.scores
+        trail, began = Trail.restored(trail, held), began - held.seconds
         look = held.now.look
         inference = start(engine, reading, priors, setting, look.topics, look)
     reason, converged = f"all {setting.passes} passes were made", False
