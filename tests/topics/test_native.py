@@ -95,12 +95,12 @@ def test_blend(eta, step):
     np.testing.assert_allclose(found, oracle.blend(lam, statistics, eta, step, 17.5), rtol=1e-14)
 
 
-def test_blend_leaves_its_arguments():
+def test_blend_leaves_the_topics():
+    """A look keeps them; the statistics are used up."""
     engine = NativeEngine()
     lam, statistics = engine.place(topics(8)), engine.place(topics(8, seed=2))
     engine.blend(lam, statistics, np.ones(1), 0.5, 3.0)
     np.testing.assert_array_equal(lam, topics(8))
-    np.testing.assert_array_equal(statistics, topics(8, seed=2))
 
 
 @pytest.mark.parametrize("K", [5, 8])
@@ -217,6 +217,7 @@ def test_its_own_gamma_is_a_start_that_stays():
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("K", [6, 131])
 def test_any_number_of_threads_gives_the_same_bits(rule, precision, K):
+    """But for the order in which threads' own sums are added, in collapsed statistics."""
     documents = oracle.corpus(5, SIZES * 30, V)
     found = [
         solve(NativeEngine(precision, threads), topics(K), documents, alpha(K), rule=rule)
@@ -224,7 +225,12 @@ def test_any_number_of_threads_gives_the_same_bits(rule, precision, K):
     ]
     for other in found[1:]:
         np.testing.assert_array_equal(other.gamma, found[0].gamma)
-        np.testing.assert_array_equal(other.statistics, found[0].statistics)
+        if rule == "collapsed":
+            np.testing.assert_allclose(
+                other.statistics, found[0].statistics, rtol=1e-12, atol=1e-14
+            )
+        else:
+            np.testing.assert_array_equal(other.statistics, found[0].statistics)
         assert other.bound == found[0].bound
         assert other.iterations == found[0].iterations
 

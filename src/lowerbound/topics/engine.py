@@ -39,6 +39,9 @@ class Engine(Protocol):
 
     name: str
 
+    def alone(self) -> Engine:
+        """The same engine with nothing that changes its bits, such as the number of threads."""
+
     def place(self, topics: np.ndarray) -> Any:
         """Lambda (V, K), or any array of that shape, as the engine keeps it."""
 
@@ -71,7 +74,10 @@ class Engine(Protocol):
     def blend(
         self, topics: Any, statistics: Any, prior: np.ndarray, step: float, scale: float
     ) -> Any:
-        """(1 - step) lambda + step (eta + scale * statistics), eta = `prior` (V,) or (1,)."""
+        """(1 - step) lambda + step (eta + scale * statistics), eta = `prior` (V,) or (1,).
+
+        The statistics are used up.
+        """
 
     def assign(self, documents: Documents, weights: Any, prior: np.ndarray) -> Any:
         """Phi of every entry given topics ("collapsed" weights), kept for sweeps of CVB0."""

@@ -153,6 +153,7 @@ def first_topics(engine: Engine, reading: Reading, priors: Priors, setting: Sett
     sample = reading.sample(START, setting.seed)
     total = reading.count or len(sample)
     size = max(1, min(START_BATCH, len(sample) // 8))
+    engine = engine.alone()
     for number in range(START_PASSES * max(1, len(sample) // size)):
         low = number * size % max(1, len(sample) - size + 1)
         part = sample.between(low, min(low + size, len(sample)))
@@ -332,12 +333,12 @@ def collapsed(
             last = running.send(priors)
         except StopIteration:
             break
-    if not setting.sweeps:
+    left = setting.passes - int(last.passes)
+    if not setting.sweeps or not left:
         return
     documents = joined(list(reading.chunks(1 << 20)))
     weights = engine.weights(last.topics, "collapsed")
     assigned = engine.assign(documents, weights, priors.document)
-    left = setting.passes - int(last.passes)
     for sweep in range(1, left + 1):
         assigned = engine.reassign(assigned, priors.document, priors.topic)
         if sweep % SWEEPS == 0 or sweep == left:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -90,6 +91,10 @@ class NativeEngine:
         padded[..., :topics] = array
         return padded
 
+    def alone(self) -> NativeEngine:
+        """On one thread: those of collapsed steps have sums of their own."""
+        return replace(self, threads=1)
+
     def place(self, topics: np.ndarray) -> Any:
         """Lambda in float64, padded; the view without the padding."""
         return self._padded(np.asarray(topics, float), np.float64)[:, : topics.shape[1]]
@@ -149,15 +154,15 @@ class NativeEngine:
         else:
             gamma = self._padded(np.array(start, dtype=self.dtype), self.dtype)
         sums = _zeros((V, width), np.float64) if statistics else None
-        entries = len(documents.words) if rule == "collapsed" else 0
-        phi = np.empty((entries, width), self.dtype)
+        private = statistics and rule == "collapsed"
+        tables = _tables(self.threads * V * width) if private else None
         bounds = np.zeros(len(documents))
         used = np.zeros(len(documents), np.int32)
         self._call(
             "local", *_counts(documents), _i64(len(batch.by_word.words)), *batch.by_word,
-            self._padded(weights.rows, self.dtype), weights.offsets, alpha, gamma, phi, sums,
-            bounds, used, K, width, RULES[rule], iterations, ctypes.c_double(tolerance),
-            self.threads,
+            self._padded(weights.rows, self.dtype), weights.offsets, alpha, gamma, sums,
+            tables, bounds, used, _i64(V), K, width, RULES[rule], iterations,
+            ctypes.c_double(tolerance), self.threads,
         )  # fmt: skip
         return Local(
             gamma[:, :K],
@@ -169,12 +174,12 @@ class NativeEngine:
     def blend(
         self, topics: Any, statistics: Any, prior: np.ndarray, step: float, scale: float
     ) -> Any:
-        """The natural-gradient step on lambda, in float64."""
+        """The natural-gradient step on lambda, in float64; `statistics` are used up."""
         V, K = topics.shape
-        blended = self._padded(topics, np.float64).copy()
+        blended = self._padded(statistics, np.float64)
         eta = np.ascontiguousarray(np.broadcast_to(prior, V), float)
         arguments = (
-            blended, self._padded(statistics, np.float64), eta, ctypes.c_double(step),
+            self._padded(topics, np.float64), blended, eta, ctypes.c_double(step),
             ctypes.c_double(scale), _i64(V), K, blended.shape[1], self.threads,
         )  # fmt: skip
         _kernel("blend", "any")(*map(_plain, arguments))
@@ -250,6 +255,20 @@ def _kernel(name: str, kind: str) -> Any:
     assert found is not None, "the compiled kernel is not built"
     kernels, variant = found
     return getattr(kernels, f"{name}_{kind}_{variant}")
+
+
+_SCRATCH = threading.local()
+
+
+def _tables(size: int) -> np.ndarray:
+    """Zeros that a thread's calls of the kernel share; each leaves them zero.
+
+    Fresh memory costs a fault for every page, which is more than the sums themselves.
+    """
+    held: np.ndarray | None = getattr(_SCRATCH, "tables", None)
+    if held is None or len(held) != size:
+        held = _SCRATCH.tables = np.zeros(size)
+    return held
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -2,7 +2,7 @@
 //
 // What is computed is stated in ../engine.py. Compiled once for each instruction set (VARIANT).
 // Rows of topics are padded with zeros to whole vectors: B = 0 there, so phi = 0 there. Documents are
-// worked through by threads; results of the local step do not depend on how many there are.
+// worked through by threads; what the mean-field local step finds does not depend on how many.
 
 #include <atomic>
 #include <cmath>
@@ -354,34 +354,48 @@ void local(const Batch<T>& batch, T* gamma, double* statistics, double* bounds, 
     });
 }
 
-// phi of each entry by CVB0 within its document, and gamma; statistics where wanted.
+// CVB0 within each document: gamma, and statistics where wanted. A document's phi are added to its
+// thread's own table while they are in the cache, so which thread takes it must not be left to chance.
+// The tables are zero before and after.
 template <typename T>
-void local_collapsed(const Batch<T>& batch, T* gamma, T* phi, double* statistics, int32_t* used,
-                     int iterations, double tolerance) {
+void local_collapsed(const Batch<T>& batch, T* gamma, double* statistics, double* tables,
+                     int32_t* used, int64_t vocabulary, int iterations, double tolerance) {
     const Counts& docs = batch.docs;
     const int width = batch.width;
-    std::vector<Scratch<T>> scratch(batch.threads);
-    in_pieces(batch.threads, docs.documents, 64, [&](int64_t first, int64_t last, int thread) {
-        Scratch<T>& mine = scratch[thread];
-        for (int64_t d = first; d < last; ++d) {
+    const size_t size = size_t(vocabulary) * width;
+    const auto at = cuts(docs.starts, docs.documents, batch.threads);
+    in_threads(batch.threads, [&](int thread) {
+        Scratch<T> tile, phi;
+        for (int64_t d = at[thread]; d < at[thread + 1]; ++d) {
             const int64_t begin = docs.starts[d], entries = docs.starts[d + 1] - begin;
-            mine.reserve(entries, width);
-            gather(batch, d, mine.tile.data());
-            used[d] = ascend_collapsed_of(
-                width, mine.tile.data(), phi + size_t(begin) * width, docs.counts + begin, entries,
-                batch.alpha, gamma + size_t(d) * width, mine.buffer.data(), batch.topics, width,
-                iterations, tolerance);
+            tile.reserve(entries, width);
+            phi.reserve(entries, width);
+            gather(batch, d, tile.tile.data());
+            used[d] = ascend_collapsed_of(width, tile.tile.data(), phi.tile.data(),
+                                          docs.counts + begin, entries, batch.alpha,
+                                          gamma + size_t(d) * width, tile.buffer.data(),
+                                          batch.topics, width, iterations, tolerance);
+            if (!statistics) continue;
+            for (int64_t e = 0; e < entries; ++e) {
+                double* sums = tables + thread * size + size_t(docs.words[begin + e]) * width;
+                const T n = T(docs.counts[begin + e]);
+                for (int k = 0; k < width; k += Lanes<T>::count)
+                    add(sums + k, load(phi.tile.data() + e * width + k) * n);
+            }
         }
     });
     if (!statistics) return;
     const ByWord& by = batch.by_word;
-    in_pieces(batch.threads, by.distinct, 16, [&](int64_t first, int64_t last, int) {
+    in_pieces(batch.threads, by.distinct, 64, [&](int64_t first, int64_t last, int) {
         for (int64_t w = first; w < last; ++w) {
-            double* sums = statistics + size_t(by.words[w]) * width;
-            for (int64_t i = by.starts[w]; i < by.starts[w + 1]; ++i) {
-                const T* own = phi + size_t(by.places[i]) * width;
-                const T n = T(docs.counts[by.places[i]]);
-                for (int k = 0; k < width; k += Lanes<T>::count) add(sums + k, load(own + k) * n);
+            const size_t row = size_t(by.words[w]) * width;
+            for (int k = 0; k < width; k += 8) {
+                Vector<double> total{};
+                for (int t = 0; t < batch.threads; ++t) {
+                    total += load(tables + t * size + row + k);
+                    store(tables + t * size + row + k, Vector<double>{});
+                }
+                store(statistics + row + k, total);
             }
         }
     });
@@ -435,20 +449,20 @@ void weigh(const double* topics, T* weights, double* offsets, int64_t vocabulary
     });
 }
 
-// lambda <- (1 - step) lambda + step (eta + scale statistics)
-void blend(double* topics, const double* statistics, const double* eta, double step, double scale,
+// statistics <- (1 - step) lambda + step (eta + scale statistics)
+void blend(const double* topics, double* statistics, const double* eta, double step, double scale,
            int64_t vocabulary, int count, int width, int threads) {
     in_pieces(threads, vocabulary, block, [&](int64_t first, int64_t last, int) {
         for (int64_t w = first; w < last; ++w) {
-            double* own = topics + size_t(w) * width;
-            const double* found = statistics + size_t(w) * width;
+            const double* own = topics + size_t(w) * width;
+            double* found = statistics + size_t(w) * width;
             for (int k = 0; k < count; ++k)
-                own[k] = (1 - step) * own[k] + step * (eta[w] + scale * found[k]);
+                found[k] = (1 - step) * own[k] + step * (eta[w] + scale * found[k]);
         }
     });
 }
 
-// The entries of some documents in the order of their words, by counting.
+// The entries of some documents in the order of their words, by counting; returns the words that occur.
 int64_t transpose(const Counts& docs, int64_t vocabulary, int32_t* words, int64_t* starts,
                   int64_t* places, int32_t* owners) {
     const int64_t entries = docs.starts[docs.documents];
@@ -688,13 +702,14 @@ void settle(const Assigned<T, S>& a, const Batch<T>& batch, int iterations, doub
         int64_t documents, const int64_t* starts, const int32_t* words, const float* counts,        \
         int64_t distinct, const int32_t* by_words, const int64_t* by_starts, const int64_t* places, \
         const int32_t* owners, const T* weights, const double* offsets, const T* alpha, T* gamma,   \
-        T* phi, double* statistics, double* bounds, int32_t* used, int topics, int width, int rule, \
-        int iterations, double tolerance, int threads) {                                            \
+        double* statistics, double* tables, double* bounds, int32_t* used, int64_t vocabulary,      \
+        int topics, int width, int rule, int iterations, double tolerance, int threads) {           \
         const Batch<T> batch{{documents, starts, words, counts},                                    \
                              {distinct, by_words, by_starts, places, owners},                       \
                              weights, offsets, alpha, topics, width, threads};                      \
         if (rule == collapsed)                                                                      \
-            local_collapsed<T>(batch, gamma, phi, statistics, used, iterations, tolerance);         \
+            local_collapsed<T>(batch, gamma, statistics, tables, used, vocabulary, iterations,      \
+                               tolerance);                                                          \
         else                                                                                        \
             local<T>(batch, gamma, statistics, bounds, used, Rule(rule), iterations, tolerance);    \
     }                                                                                               \
@@ -733,7 +748,7 @@ void settle(const Assigned<T, S>& a, const Batch<T>& batch, int iterations, doub
 EXPORT(f32, float, uint16_t)
 EXPORT(f64, double, double)
 
-extern "C" void JOIN(blend, any, VARIANT)(double* topics, const double* statistics, const double* eta,
+extern "C" void JOIN(blend, any, VARIANT)(const double* topics, double* statistics, const double* eta,
                                           double step, double scale, int64_t vocabulary, int count,
                                           int width, int threads) {
     blend(topics, statistics, eta, step, scale, vocabulary, count, width, threads);

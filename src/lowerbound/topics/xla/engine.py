@@ -49,6 +49,10 @@ class XlaEngine:
                 'Expected "float32" or "float64".'
             )
 
+    def alone(self) -> XlaEngine:
+        """Itself: its programs decide the order of all sums."""
+        return self
+
     def place(self, topics: np.ndarray) -> jax.Array:
         """Lambda (V, K), or any array of that shape, on the device in float64."""
         with jax.enable_x64(True):
