@@ -4,7 +4,7 @@ The corpus lies in a temporary folder as .npz files of counts: documents drawn o
 Dirichlet allocation, then rotated by another offset in every file. A fresh process sets a limit on
 its data (RLIMIT_DATA: beyond it allocations fail), fits one pass, and reports its peak.
 
-    python -m benchmarks.topics_memory [--allowed 1.0] [--times 10]
+    python -m benchmarks.topics_memory [--allowed 0.6] [--times 10]
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ print(json.dumps({{
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.topics_memory", description=__doc__)
-    parser.add_argument("--allowed", type=float, default=1.0, help="GiB of data")
+    parser.add_argument("--allowed", type=float, default=0.6, help="GiB of data")
     parser.add_argument("--times", type=float, default=10.0, help="corpus / allowed")
     alone = sys.argv[0].endswith("topics_memory.py")
     options = parser.parse_args(sys.argv[1:] if alone else [])
