@@ -6,7 +6,7 @@ chosen on validation documents; the held-out rows decide nothing.
 
     python -m benchmarks.topics [--parts mean-field best large synthetic] [--limit 150]
 
-Peers that are not installed are left out, and the run says so: `pip install tomotopy gensim`.
+Peers that are not installed are left out, and the run says so: `pip install '.[bench]'`.
 """
 
 from __future__ import annotations
