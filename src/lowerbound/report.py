@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from lowerbound.fit import Fit
 
@@ -16,6 +19,7 @@ __all__ = ["report", "verdict"]
 
 AGREEMENT = 0.1  # nats: restarts this close to the best ELBO found the same optimum, in effect
 ROWS = 60  # rows of the table of the posterior
+DRAWN = 5000  # elements of a posterior of which quantiles are drawn
 
 STYLE = """
 body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222;
@@ -51,6 +55,26 @@ def _bound(fit: Fit) -> str:
     return f"ELBO {fit.elbo:,.2f} nats{error}."
 
 
+def _posterior(fit: Fit) -> dict[str, Any]:
+    """The summary of the posterior; of a large one, exact moments of its first elements."""
+    import pandas as pd
+
+    shared = {n: s["shape"] for n, s in fit.sites.items() if s["scope"] == "global"}
+    count = sum(math.prod(shape) for shape in shared.values())
+    if count <= DRAWN:
+        summary = fit.summary()
+        more = f" (first {ROWS} of {len(summary)} elements)" if len(summary) > ROWS else ""
+        return {f"Posterior{more}": summary.head(ROWS)}
+    rows: dict[str, dict[str, float]] = {}
+    for name, shape in shared.items():
+        mean, sd = fit.mean(name).ravel(), fit.sd(name).ravel()
+        for place in range(min(math.prod(shape), ROWS - len(rows))):
+            index = ", ".join(map(str, np.unravel_index(place, shape)))
+            rows[f"{name}[{index}]"] = {"mean": mean[place], "sd": sd[place]}
+    heading = f"Posterior (first {len(rows)} of {count} elements)"
+    return {heading: pd.DataFrame.from_dict(rows, orient="index")}
+
+
 def report(
     fit: Fit,
     path: str | os.PathLike[str],
@@ -66,9 +90,7 @@ def report(
     """
     heading = title or f"Fit of {fit.plan.model}"
     if tables is None:
-        summary = fit.summary()
-        more = f" (first {ROWS} of {len(summary)} elements)" if len(summary) > ROWS else ""
-        tables = {f"Posterior{more}": summary.head(ROWS)}
+        tables = _posterior(fit)
     versions = ", ".join(f"{name} {version}" for name, version in fit.versions.items())
     parts = [
         f"<h1>{escape(heading)}</h1>",

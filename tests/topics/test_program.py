@@ -186,3 +186,29 @@ def test_draws_are_topics(fit):
     draws = fit.sample(50, seed=0)
     assert draws["beta"].shape == (50, K, V)
     assert_allclose(draws["beta"].sum(-1), 1.0, rtol=1e-5)
+
+
+def test_the_page_and_the_curve_of_many_topics(tmp_path, monkeypatch):
+    """A posterior too large to draw from is shown by its exact moments; scores are per token."""
+    pytest.importorskip("matplotlib").use("Agg")
+    import lowerbound as lb
+    from lowerbound import report
+    from lowerbound.estimators import LatentDirichletAllocation
+
+    counts = np.random.default_rng(0).poisson(1.0, size=(200, 30))
+    fit = LatentDirichletAllocation(4, inference="collapsed", max_passes=3).fit(counts).result_
+    monkeypatch.setattr(report_module(), "DRAWN", 100)
+    monkeypatch.setattr(type(fit), "sample", None)
+    page = report(fit, tmp_path / "page.html").read_text()
+    assert "Posterior (first 60 of 120 elements)" in page
+    assert f"{fit.mean('beta')[1, 29]:.3g}"[:4] in page
+    ax = lb.plot.elbo(fit)
+    assert [line.get_label() for line in ax.get_lines() if "noisy" in str(line.get_label())] == []
+    labels = [one.get_ylabel() for one in ax.figure.axes]
+    assert labels[1] == "held-out log predictive\n(nats per token)"
+
+
+def report_module():
+    import sys
+
+    return sys.modules["lowerbound.report"]

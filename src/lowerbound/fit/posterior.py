@@ -18,13 +18,15 @@ class History:
     """One value per sweep of the kept restart; `held_out` one per check, when monitored.
 
     A stochastic fit has one value of each per evaluation; its ELBO is noisy, the average of the
-    estimates since the last evaluation. `rows` counts the rows that have been worked through.
+    estimates since the last evaluation. `rows` counts the rows that have been worked through;
+    `unit` is that of `held_out`.
     """
 
     elbo: np.ndarray
     seconds: np.ndarray
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    unit: str = "nats per row"
 
 
 @dataclass(frozen=True)

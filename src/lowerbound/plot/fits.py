@@ -61,7 +61,8 @@ def _by_rows(fit: Fit, ax: Axes) -> None:
     if "memoized=True" in fit.method:  # sums over all rows after every pass: nothing is noisy
         ax.plot(rows, values, ".-", color=COLOURS[0], lw=1.8, ms=8)
     else:
-        ax.plot(rows, values, ".-", color=FAINT, lw=1, ms=4, label="noisy, from minibatches")
+        if np.isfinite(values).any():  # collapsed topics have no bound on the way
+            ax.plot(rows, values, ".-", color=FAINT, lw=1, ms=4, label="noisy, from minibatches")
         kind = "all rows" if fit.elbo_error == 0 else "rows drawn anew"
         ax.errorbar(
             rows[-1:],
@@ -82,7 +83,7 @@ def _by_rows(fit: Fit, ax: Axes) -> None:
 def _held_out(fit: Fit, ax: Axes) -> None:
     rows, values = fit.history.rows, fit.history.held_out
     ax.plot(rows, values, ".-", color=COLOURS[1], lw=1.8, ms=6)
-    ax.set_ylabel("held-out log predictive\n(nats per row)", fontsize=9)
+    ax.set_ylabel(f"held-out log predictive\n({fit.history.unit})", fontsize=9)
     _rows_axis(ax)
 
 

@@ -100,5 +100,9 @@ class Trail:
         scores = np.asarray(self.held_out)
         held_out = scores if np.isfinite(scores).any() else np.zeros(0)
         return History(
-            np.asarray(self.elbo), np.asarray(self.seconds), held_out, np.asarray(self.documents)
+            np.asarray(self.elbo),
+            np.asarray(self.seconds),
+            held_out,
+            np.asarray(self.documents),
+            "nats per token",
         )
