@@ -252,3 +252,43 @@ def predictive_draws(
     with numpyro.validation_enabled(False):
         draws: dict[str, Array] = jax.jit(jax.vmap(run))(dict(values), jax.random.split(key, count))
         return draws
+
+
+def simulated_densities(
+    model: Model, draws: Mapping[str, Array], key: Array, local_draws: int = 20
+) -> Array:
+    """Log p(row | z) for every draw of the global sites, the rows' own latent sites simulated.
+
+    For programs without a multi-affine form: the average of p(row | z, local) over draws of the
+    local sites from their prior given z. Shape (draws, rows).
+    """
+    axes = row_axes(model)
+    observed = [n for n, s in model.observed.items() if n in axes and not s.is_factor]
+    args, kwargs = model.arguments.call(
+        {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+    )
+    count = local_draws if model.local else 1
+
+    def once(values: Mapping[str, Array], key: Array) -> Array:
+        program = numpyro.handlers.substitute(model.function, data=dict(values))
+        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
+            *args, **kwargs
+        )
+        local = {n: traced[n]["value"] for n in model.local}
+        densities = model.run({**values, **local}, dict(model.arguments.data))
+        parts = []
+        for name in observed:
+            log_prob = densities[name].log_prob()
+            others = tuple(a for a in range(log_prob.ndim) if a != axes[name])
+            parts.append(log_prob.sum(axis=others))
+        return sum(parts[1:], start=parts[0])
+
+    def one(pair: tuple[Mapping[str, Array], Array]) -> Array:
+        values, key = pair
+        return log_mean_exp(jax.vmap(lambda k: once(values, k))(jax.random.split(key, count)))
+
+    total = next(iter(draws.values())).shape[0]
+    keys = jax.random.split(key, total)
+    with numpyro.validation_enabled(False):
+        densities: Array = jax.jit(lambda d, k: jax.lax.map(one, (d, k)))(dict(draws), keys)
+    return densities

@@ -13,26 +13,21 @@ import numpy as np
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
-from lowerbound.fit.exact import exact_densities
 from lowerbound.fit.loop import Outcome
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan
 from lowerbound.fit.posterior import History, Posterior, Restart
-from lowerbound.fit.predict import (
-    Rows,
-    global_statistics,
-    log_densities,
-    log_mean_exp,
-    new_call,
-    predictive_draws,
-    rows_in,
-    rows_of,
+from lowerbound.fit.predict import new_call
+from lowerbound.fit.prediction import (
+    derived_sites,
+    local_factors,
+    predictive_sites,
+    row_densities,
 )
 from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.fit.versions import versions
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
-from lowerbound.model.arguments import split_arguments
 from lowerbound.update import State
 
 if TYPE_CHECKING:
@@ -89,7 +84,7 @@ class Fit:
 
     def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         if site not in self.sites:
-            if not self._has_data:
+            if not self.has_data:
                 raise needs_data(f"'{site}' is no latent site; deterministic sites")
             draws = self.sample(1000)
             if site not in draws:
@@ -143,14 +138,12 @@ class Fit:
         """
         with jax.enable_x64(True):
             key = jax.random.key(seed)
-            values = self._latent_draws(draws, key)
-            known = self._has_data and self.whole
-            extra = self._derived(values, jax.random.fold_in(key, 1)) if known else {}
-            if self._has_data and not self.whole:
-                extra = self._derived_from_global(values)
+            values = self.latent_draws(draws, key)
+            extra = derived_sites(self, values, jax.random.fold_in(key, 1))
             return {name: np.asarray(array) for name, array in {**values, **extra}.items()}
 
-    def _latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
+    def latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
+        """Draws of the latent sites alone, on their own scales."""
         values = self.family.sample(self.state.naturals, key, (draws,))
         return {
             name: jnp.asarray(record["support_values"])[values[name]]
@@ -160,49 +153,14 @@ class Fit:
         }
 
     @property
-    def _has_data(self) -> bool:
+    def has_data(self) -> bool:
+        """Whether the arguments of the fit are known: those of a file are not."""
         return self.args is not None
 
-    def _model(self) -> Model:
+    def model(self) -> Model:
+        """The model that was fitted, traced anew."""
         assert self.args is not None, "a fit without its data has no model"
         return trace_model(self.function, self.args, self.kwargs, self.plate)
-
-    def _derived(self, values: Mapping[str, jax.Array], key: jax.Array) -> dict[str, jax.Array]:
-        model = self._model()
-        extra: dict[str, jax.Array] = {}
-        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
-        if model.deterministic:
-            extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
-        for name, mask in model.missing.items():
-            drawn = predictive_draws(self.function, model.arguments, values, key, (name,))[name]
-            first = {n: v[0] for n, v in values.items()}
-            observed = model.run(first, data)[name]
-            where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
-            extra[name] = jnp.where(where, drawn, observed.value)
-        return extra
-
-    def _derived_from_global(self, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Deterministic sites outside the rows that the global sites decide."""
-        model = self._model()
-        plate = model.data_plate
-        names = [n for n, s in model.deterministic.items() if plate not in s.plates]
-        if not names:
-            return {}
-        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
-        count = rows_in(model)
-        alike = {
-            n: jnp.broadcast_to(a[:1], a.shape) if len(a) == count else a for n, a in data.items()
-        }
-        found = []
-        for seed, rows in enumerate((data, alike)):
-            own = {n: a for n, a in model.draw(jax.random.key(seed)).items() if n in model.local}
-
-            def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
-                return model.deterministic_values({**own, **v}, rows)
-
-            found.append(jax.jit(jax.vmap(values_of))(dict(values)))
-        # What changes with the rows or their local variables is theirs, and they are not all here.
-        return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
     # -- the bound --------------------------------------------------------------------------------
 
@@ -214,7 +172,7 @@ class Fit:
         if self.terms is not None:
             return dict(self.terms)
         with jax.enable_x64(True):
-            model = self._model()
+            model = self.model()
             engine = engine_for(model, np.dtype(float), self.blocks)
             terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
             order = [s.name for s in model.sites if s.name in terms]
@@ -231,25 +189,7 @@ class Fit:
         any, they keep their posterior and the data are replicated. Data that are not given anew
         and belong to the old rows become None, as when predicting y for new x.
         """
-        with jax.enable_x64(True):
-            if not (args or kwargs or self.whole):
-                raise ArgumentError(
-                    "The fit holds global factors alone, not those of the rows it was made from, "
-                    "so it cannot replicate these.\nExpected rows to predict: "
-                    "fit.predictive(x_new)."
-                )
-            key = jax.random.key(seed)
-            values = self._latent_draws(draws, key)
-            call = self.call_with(args, kwargs)
-            if args or kwargs:
-                local = [n for n, site in self.sites.items() if site["scope"] == "local"]
-                values = {n: v for n, v in values.items() if n not in local}
-            names = self.plan.observed
-            arguments = split_arguments(self.function, *call)
-            drawn = predictive_draws(
-                self.function, arguments, values, jax.random.fold_in(key, 1), names
-            )
-            return {name: np.asarray(array) for name, array in drawn.items()}
+        return predictive_sites(self, args, kwargs, draws, seed)
 
     def log_predictive(
         self, *args: Any, draws: int = 200, seed: int = 0, **kwargs: Any
@@ -262,45 +202,14 @@ class Fit:
         exactly when they form one block of q, else by their ELBO, a lower bound. With many
         parameters the average over draws is biased downwards.
         """
-        with jax.enable_x64(True):
-            rows = self._rows(args, kwargs)
-            exact = exact_densities(rows, self.family, self.state)
-            if exact is not None:
-                return exact
-            return np.asarray(log_mean_exp(log_densities(rows, self._shared(rows, draws, seed))))
+        return row_densities(self, args, kwargs, draws, seed)
 
     def local(self, *args: Any, **kwargs: Any) -> Posterior:
         """The factors of the local variables of new rows, with the global factors as fitted.
 
         >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
         """
-        with jax.enable_x64(True):
-            rows = self._rows(args, kwargs)
-            if not rows.local:
-                raise ArgumentError(
-                    "The model has no local latent sites: none is inside the data plate.\n"
-                    "Use fit.posterior for the global ones."
-                )
-            means = self._global_means(rows)
-            data = {n: jnp.asarray(a) for n, a in rows.data().items()}
-
-            @jax.jit
-            def solve(data: Mapping[str, jax.Array]) -> State:
-                arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
-                return rows.solve(arrays, means)
-
-            state = solve(data)
-            sites = [s for s in rows.model.latent if s in rows.model.local]
-            return Posterior(rows.engine.family, state.naturals, tuple(sites))
-
-    def _rows(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Rows:
-        model = trace_model(self.function, *self.call_with(args, kwargs), self.plate)
-        return rows_of(model, np.dtype(float))
-
-    def _shared(self, rows: Rows, draws: int, seed: int) -> dict[str, jax.Array]:
-        """Draws of the global sites."""
-        values = self.family.sample(self.state.naturals, jax.random.key(seed), (draws,))
-        return {n: values[n] for n in rows.model.latent if n not in rows.model.local}
+        return local_factors(self, args, kwargs)
 
     def call_with(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -310,24 +219,8 @@ class Fit:
             assert self.saved is not None
             return self.saved.call(self.function, self.sites, args, kwargs)
         if args or kwargs:
-            return new_call(self._model(), self.args, self.kwargs, args, kwargs)
+            return new_call(self.model(), self.args, self.kwargs, args, kwargs)
         return self.args, self.kwargs
-
-    def _global_means(self, rows: Rows) -> Any:
-        """E_q of the global statistics: exact where the fit has the same block, else from draws."""
-        mine = {b.sites: self.state.means[b.number] for b in self.family.blocks}
-        blocks, local = rows.engine.joint.blocks, rows.local
-        if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
-            return tuple({} if b.number in local else mine[b.sites] for b in blocks)
-        drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v))(
-            self._shared(rows, 1000, 0)
-        )
-        return tuple(
-            mine[b.sites]
-            if b.sites in mine and b.number not in local
-            else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
-            for b in blocks
-        )
 
     # -- interchange ------------------------------------------------------------------------------
 

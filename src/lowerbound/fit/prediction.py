@@ -1,0 +1,180 @@
+"""What draws from a fitted q say of other sites: deterministic ones, replicated and new data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.exact import exact_densities
+from lowerbound.fit.posterior import Posterior
+from lowerbound.fit.predict import (
+    Rows,
+    global_statistics,
+    log_densities,
+    log_mean_exp,
+    predictive_draws,
+    row_axes,
+    rows_in,
+    rows_of,
+    simulated_densities,
+)
+from lowerbound.model import Model, trace_model
+from lowerbound.model.arguments import split_arguments
+from lowerbound.update import State
+
+if TYPE_CHECKING:
+    from lowerbound.fit.result import Fit
+
+Values = Mapping[str, jax.Array]
+
+
+# --------------------------------------------------------------------------------------------------
+# Deterministic sites and missing entries
+
+
+def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Array]:
+    """Deterministic sites and completed observations, for draws of the latent ones."""
+    if not fit.has_data:
+        return {}
+    model = fit.model()
+    if not fit.whole:
+        return _from_global(model, values)
+    extra: dict[str, jax.Array] = {}
+    data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+    if model.deterministic:
+        extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
+    for name, mask in model.missing.items():
+        drawn = predictive_draws(model.function, model.arguments, values, key, (name,))[name]
+        first = {n: v[0] for n, v in values.items()}
+        observed = model.run(first, data)[name]
+        where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
+        extra[name] = jnp.where(where, drawn, observed.value)
+    return extra
+
+
+def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
+    """Deterministic sites outside the rows that the global sites decide."""
+    plate = model.data_plate
+    names = [n for n, s in model.deterministic.items() if plate not in s.plates]
+    if not names:
+        return {}
+    data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+    count = rows_in(model)
+    alike = {n: jnp.broadcast_to(a[:1], a.shape) if len(a) == count else a for n, a in data.items()}
+    found = []
+    for seed, rows in enumerate((data, alike)):
+        own = {n: a for n, a in model.draw(jax.random.key(seed)).items() if n in model.local}
+
+        def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
+            return model.deterministic_values({**own, **v}, rows)
+
+        found.append(jax.jit(jax.vmap(values_of))(dict(values)))
+    # What changes with the rows or their local variables is theirs, and they are not all here.
+    return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
+
+
+# --------------------------------------------------------------------------------------------------
+# Replicated and new data
+
+
+def predictive_sites(
+    fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Posterior predictive draws of the observed sites."""
+    with jax.enable_x64(True):
+        if not (args or kwargs or fit.whole):
+            raise ArgumentError(
+                "The fit holds global factors alone, not those of the rows it was made from, "
+                "so it cannot replicate these.\nExpected rows to predict: "
+                "fit.predictive(x_new)."
+            )
+        key = jax.random.key(seed)
+        values = fit.latent_draws(draws, key)
+        call = fit.call_with(args, kwargs)
+        if args or kwargs:
+            local = [n for n, site in fit.sites.items() if site["scope"] == "local"]
+            values = {n: v for n, v in values.items() if n not in local}
+        arguments = split_arguments(fit.function, *call)
+        drawn = predictive_draws(
+            fit.function, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
+        )
+        return {name: np.asarray(array) for name, array in drawn.items()}
+
+
+def row_densities(
+    fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any], draws: int, seed: int
+) -> np.ndarray:
+    """Held-out log predictive density, one value per row of the data plate."""
+    with jax.enable_x64(True):
+        model = _new_rows(fit, args, kwargs)
+        try:
+            rows = rows_of(model, np.dtype(float))
+        except NotConjugateError:
+            values = fit.latent_draws(draws, jax.random.key(seed))
+            shared = {n: values[n] for n in model.latent if n not in model.local}
+            densities = simulated_densities(model, shared, jax.random.key(seed + 1))
+            return np.asarray(log_mean_exp(densities))
+        if isinstance(fit.family, MeanField):
+            exact = exact_densities(rows, fit.family, fit.state)
+            if exact is not None:
+                return exact
+        return np.asarray(log_mean_exp(log_densities(rows, _shared(fit, model, draws, seed))))
+
+
+def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Posterior:
+    """The factors of the local variables of new rows, with the global factors as fitted."""
+    with jax.enable_x64(True):
+        rows = rows_of(_new_rows(fit, args, kwargs), np.dtype(float))
+        if not rows.local:
+            raise ArgumentError(
+                "The model has no local latent sites: none is inside the data plate.\n"
+                "Use fit.posterior for the global ones."
+            )
+        means = _global_means(fit, rows)
+        data = {n: jnp.asarray(a) for n, a in rows.data().items()}
+
+        @jax.jit
+        def solve(data: Values) -> State:
+            arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
+            return rows.solve(arrays, means)
+
+        state = solve(data)
+        sites = [s for s in rows.model.latent if s in rows.model.local]
+        return Posterior(rows.engine.family, state.naturals, tuple(sites))
+
+
+def _new_rows(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
+    model = trace_model(fit.function, *fit.call_with(args, kwargs), fit.plate)
+    row_axes(model)  # raises where rows are not defined
+    return model
+
+
+def _shared(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
+    """Draws of the global sites."""
+    values = fit.family.sample(fit.state.naturals, jax.random.key(seed), (draws,))
+    return {n: values[n] for n in model.latent if n not in model.local}
+
+
+def _global_means(fit: Fit, rows: Rows) -> Any:
+    """E_q of the global statistics: exact where the fit has the same block, else from draws."""
+    mine: dict[tuple[str, ...], Any] = {}
+    if isinstance(fit.family, MeanField):
+        mine = {b.sites: fit.state.means[b.number] for b in fit.family.blocks}
+    blocks, local = rows.engine.joint.blocks, rows.local
+    if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
+        return tuple({} if b.number in local else mine[b.sites] for b in blocks)
+    drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v))(
+        _shared(fit, rows.model, 1000, 0)
+    )
+    return tuple(
+        mine[b.sites]
+        if b.sites in mine and b.number not in local
+        else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
+        for b in blocks
+    )
