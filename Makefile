@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow bench lint format typecheck clean
+.PHONY: help setup demo test test-slow bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -48,6 +48,12 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# make bench-posteriordb ARGS='--methods lowerbound,nuts --seeds 1'
+bench-posteriordb: setup
+	@$(BIN)/python -c 'import blackjax' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' || true
+	$(BIN)/python -m benchmarks.posteriordb $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

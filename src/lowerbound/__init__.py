@@ -1,7 +1,19 @@
 """Variational inference for NumPyro models, after Blei, Kucukelbir and McAuliffe (2017)."""
 
 from lowerbound import errors, plot
-from lowerbound.fit import CAVI, SVI, Checkpoint, Fit, Plan, explain, fit, load, resume, update
+from lowerbound.fit import (
+    CAVI,
+    SVI,
+    Checkpoint,
+    Fit,
+    Gaussian,
+    Plan,
+    explain,
+    fit,
+    load,
+    resume,
+    update,
+)
 from lowerbound.report import report
 from lowerbound.source import stream
 from lowerbound.version import __version__
@@ -11,6 +23,7 @@ __all__ = [
     "SVI",
     "Checkpoint",
     "Fit",
+    "Gaussian",
     "Plan",
     "__version__",
     "errors",

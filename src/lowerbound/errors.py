@@ -6,7 +6,7 @@ text is tested. All errors are `LowerboundError`, which is a `ValueError`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ __all__ = [
     "NoLatentSiteError",
     "NoObservedSiteError",
     "NotConjugateError",
+    "ParameterSiteError",
     "ReservedNameError",
     "Residual",
     "ShapeError",
@@ -204,6 +205,25 @@ class ReservedNameError(ArgumentError):
 
 class UnsupportedModelError(LowerboundError):
     """The program uses something that cannot be analysed; the text names it and the way out."""
+
+
+class ParameterSiteError(UnsupportedModelError):
+    """The program has parameters (`numpyro.param`), which have no posterior but are maximised.
+
+    `names` are those of the parameters.
+    """
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        self.names = tuple(parameters)
+        lines = [f"Site '{n}' is a numpyro.param   ({where})." for n, where in parameters.items()]
+        values = ", ".join(f"'{name}': value" for name in self.names)
+        each = "it" if len(self.names) == 1 else "each"
+        super().__init__(
+            "\n".join(lines) + "\nExpected latent variables with priors; parameters are maximised "
+            f"by variational EM, with method=lb.CAVI(...). Give {each} a prior with "
+            f"numpyro.sample, or fix {each}: numpyro.handlers.substitute(model, data="
+            f"{{{values}}})."
+        )
 
 
 class NoLatentSiteError(LowerboundError):

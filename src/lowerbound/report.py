@@ -46,7 +46,9 @@ def verdict(fit: Fit) -> str:
         if len(fit.restarts) > 1
         else "there was one restart, so other optima were not looked for"
     )
-    return f"{state} after {len(fit.history.elbo)} sweeps; {many}."
+    if fit.history.step != "sweep" and len(fit.restarts) == 1:
+        return f"{state} after {len(fit.history.elbo)} {fit.history.step}s."
+    return f"{state} after {len(fit.history.elbo)} {fit.history.step}s; {many}."
 
 
 def _bound(fit: Fit) -> str:
@@ -120,7 +122,7 @@ def _figures(fit: Fit, figures: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return figures
     from lowerbound import plot
 
-    caption = "The ELBO by sweep."
+    caption = f"The ELBO by {fit.history.step}."
     if not fit.whole:
         below = "; below, the average log predictive of rows held out"
         caption = f"The ELBO by rows seen{below if len(fit.history.held_out) else ''}."

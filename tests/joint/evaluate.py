@@ -7,7 +7,7 @@ latents. The law of the rewriter is that the two together equal the function its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import Latent
+from lowerbound.joint.expression import evaluate, spread
 from lowerbound.joint.interpret import interpret
 from lowerbound.joint.terms import Constant, Factor, Gather, Label, Term
 from lowerbound.joint.value import Poison, Value, lift
@@ -159,7 +160,10 @@ def _evaluate_atom(
     atom = factor.atom
     if isinstance(atom, Constant):
         return np.asarray(atom.array)
-    z = np.asarray(points[atom.site], dtype=float)
+    if atom.projection is not None:
+        z = evaluate_value(atom.projection.value, points, latents)
+    else:
+        z = np.asarray(points[atom.site], dtype=float)
     match atom.function:
         case "power":
             return z**atom.parameter
@@ -179,6 +183,14 @@ def _evaluate_atom(
             return gammaln(z + 1.0)
         case "step":
             return 1.0 * (z > atom.parameter)
+        case "expression":
+            e = atom.expression
+            rank = z.ndim + len(e.sizes)
+            pairs = zip(e.arrays, e.axes, strict=True)
+            arrays = [spread(np.asarray(array), axes, rank) for array, axes in pairs]
+            wide = z.reshape(z.shape + (1,) * len(e.sizes))
+            found = evaluate(e.tree, jnp.asarray(wide), arrays)
+            return np.broadcast_to(np.asarray(found, float), z.shape + e.sizes)
     raise AssertionError(f"an unknown function {atom.function}")
 
 
@@ -310,7 +322,14 @@ def map_arrays(output: Any, change: Callable[[Any], Any]) -> Any:
 
     def moved(factor: Factor[Any]) -> Factor[Any]:
         atom = factor.atom
-        atom = Constant(change(atom.array)) if isinstance(atom, Constant) else atom
+        if isinstance(atom, Constant):
+            atom = Constant(change(atom.array))
+        elif atom.function == "expression":
+            arrays = tuple(change(array) for array in atom.expression.arrays)
+            atom = replace(atom, expression=replace(atom.expression, arrays=arrays))
+            if atom.projection is not None:
+                value = map_arrays(atom.projection.value, change)
+                atom = replace(atom, projection=replace(atom.projection, value=value))
         index = [
             i if isinstance(i, Label) else Gather(change(i.array), i.labels) for i in factor.index
         ]

@@ -291,9 +291,10 @@ def test_unlisted_distributions_of_constants(distribution: Any, value: np.ndarra
     [
         (lambda a, t: dist.Weibull(t, 1.0), True),
         (lambda a, t: dist.Pareto(0.01, t), True),
-        (lambda a, t: dist.HalfCauchy(t), False),
-        (lambda a, t: dist.StudentT(4.0, a, 1.0), False),
+        (lambda a, t: dist.Gompertz(t, 1.0), True),
+        (lambda a, t: dist.AsymmetricLaplace(a, 1.0, 2.0), True),
         (lambda a, t: dist.Laplace(a, t), False),
+        (lambda a, t: dist.StudentT(4.0, a, t), False),
         (lambda a, t: dist.MixtureSameFamily(
             dist.Categorical(jnp.ones(2) / 2), dist.Normal(jnp.stack([a, -a]), 1.0)), False),
     ],

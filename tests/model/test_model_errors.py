@@ -223,9 +223,10 @@ def test_parameter_site():
         mu = numpyro.sample("mu", dist.Normal(0.0, scale))
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
-    assert message(errors.UnsupportedModelError, model, Y) == (
+    assert message(errors.ParameterSiteError, model, Y) == (
         "Site 'scale' is a numpyro.param   (test_model_errors.py:N).\n"
-        "Expected latent variables with priors. Give it a prior with numpyro.sample, or fix it: "
+        "Expected latent variables with priors; parameters are maximised by variational EM, with "
+        "method=lb.CAVI(...). Give it a prior with numpyro.sample, or fix it: "
         "numpyro.handlers.substitute(model, data={'scale': value})."
     )
 

@@ -8,6 +8,7 @@ All constants are kept, and nothing is NaN inside the domain that `in_domain` re
 from lowerbound.family.blocks import NormalGamma, NormalWishart
 from lowerbound.family.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
+from lowerbound.family.free import Free
 from lowerbound.family.gaussian import MultivariateNormal, Normal, TruncatedNormal
 from lowerbound.family.precision import Gamma, Wishart
 from lowerbound.family.registry import FAMILIES, family_of
@@ -19,6 +20,7 @@ __all__ = [
     "Categorical",
     "Dirichlet",
     "ExponentialFamily",
+    "Free",
     "Gamma",
     "Mean",
     "Multinomial",

@@ -42,6 +42,10 @@ class ExponentialFamily(abc.ABC):
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each statistic, `batch_shape` included."""
 
+    def extra_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each constant of the support: `batch_shape`."""
+        return dict.fromkeys(self.extra_names, self.batch_shape)
+
     @abc.abstractmethod
     def statistics(self, values: Mapping[str, Array]) -> Mean:
         """The sufficient statistics t(z) at point values."""

@@ -33,10 +33,10 @@ class MeanField:
         """The families that the blocks' kinds name."""
         return cls(blocks, tuple(family_of(b.kind, b.batch_shape, **b.static) for b in blocks))
 
-    def statistics(self, values: Mapping[str, Array]) -> Statistics:
-        """t(z) of every block at point values of the sites."""
+    def statistics(self, values: Mapping[str, Array], arrays: Sequence[Array] = ()) -> Statistics:
+        """t(z) of every block at point values of the sites; `arrays` is the compressed data."""
         return tuple(
-            family.statistics(block.pack(values))
+            family.statistics({**block.pack(values), **block.constants(arrays)})
             for block, family in zip(self.blocks, self.families, strict=True)
         )
 

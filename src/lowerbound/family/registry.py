@@ -7,7 +7,9 @@ from typing import Any
 from lowerbound.family.blocks import NormalGamma, NormalWishart
 from lowerbound.family.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.exponential import ExponentialFamily
+from lowerbound.family.free import Free
 from lowerbound.family.gaussian import MultivariateNormal, Normal, TruncatedNormal
+from lowerbound.family.polya_gamma import InverseGaussian, Point, PolyaGamma
 from lowerbound.family.precision import Gamma, Wishart
 from lowerbound.family.simplex import Beta, Dirichlet
 
@@ -26,6 +28,10 @@ FAMILIES: dict[str, type[ExponentialFamily]] = {
     "truncated_normal": TruncatedNormal,
     "multinomial": Multinomial,
     "poisson": Poisson,
+    "free": Free,
+    "polya_gamma": PolyaGamma,
+    "inverse_gaussian": InverseGaussian,
+    "point": Point,
 }
 
 

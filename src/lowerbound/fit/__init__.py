@@ -7,6 +7,7 @@ without running it. There is one loop, of compiled chunks, which stops with a st
 from lowerbound.fit.api import fit, resume
 from lowerbound.fit.checkpoint import Checkpoint
 from lowerbound.fit.explain import explain
+from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan
 from lowerbound.fit.posterior import History, Posterior
@@ -19,6 +20,7 @@ __all__ = [
     "SVI",
     "Checkpoint",
     "Fit",
+    "Gaussian",
     "History",
     "Plan",
     "Posterior",

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lowerbound.errors import ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
-from lowerbound.fit.method import CAVI, SVI, chosen_method
+from lowerbound.fit.estimated import fit_gaussian
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.ladder import chosen_route
+from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
+from lowerbound.fit.structured import fit_conditioned
 from lowerbound.fit.svi import run_svi
 
 RESERVED = ("method", "seed", "progress", "checkpoint")
@@ -32,13 +37,13 @@ def fit(
 
     Everything but `method`, `seed`, `progress` and `checkpoint` goes to the model. `progress`
     shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the state of the
-    run (or is a `Checkpoint`); `resume` goes on from there. Raises NotConjugateError when a term
-    fits no factor.
+    run (or is a `Checkpoint`); `resume` goes on from there.
     """
     check_reserved(model)
-    chosen = chosen_method(method, args, kwargs)
+    chosen, ladder = chosen_route(model, method, args, kwargs)
     keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
-    return RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
+    fitted = RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
+    return replace(fitted, plan=replace(fitted.plan, ladder=ladder)) if ladder else fitted
 
 
 def resume(
@@ -60,6 +65,18 @@ def resume(
     return runner(model, args, kwargs, run.method, run.seed, progress, run.keep, run.progress)
 
 
+def coordinate_ascent(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    *rest: Any,
+) -> Fit:
+    """Run `lb.CAVI(...)`: given scalars on a grid where it names some, else by mean field."""
+    run = fit_conditioned if method.condition else fit_cavi
+    return run(model, args, kwargs, method, *rest)
+
+
 def check_reserved(model: Callable[..., Any]) -> None:
     """A model argument with a name that `fit` keeps for itself is an error."""
     try:
@@ -74,4 +91,8 @@ def check_reserved(model: Callable[..., Any]) -> None:
 
 
 # What runs each method: (model, args, kwargs, method, seed, progress, keep, resumed) -> Fit.
-RUNNERS: dict[type, Callable[..., Fit]] = {CAVI: fit_cavi, SVI: run_svi}
+RUNNERS: dict[type, Callable[..., Fit]] = {
+    CAVI: coordinate_ascent,
+    SVI: run_svi,
+    Gaussian: fit_gaussian,
+}

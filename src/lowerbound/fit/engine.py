@@ -38,6 +38,7 @@ QUICK_BELOW = 50_000  # numbers in the compressed data and in the state
 CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
 CERTIFIED_ROWS = 500
 _engines: OrderedDict[str, Engine] = OrderedDict()
+_joints: OrderedDict[str, Joint] = OrderedDict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +152,11 @@ def engine_for(
     devices that hold the rows. Raises NotConjugateError when some term fits no factor.
     """
     shapes = {name: np.shape(origin) for name, origin in (origins or {}).items()}
-    program = trace_program(model)
-    key = _fingerprint(program, dtype, partition, weighted, apart, model, shapes)
-    key += "" if spread is None else repr(spread.key)
+    digested, joint = _derivation(model, partition, weighted, apart, shapes)
+    key = digested + str(dtype) + ("" if spread is None else repr(spread.key))
     if key in _engines:
         _engines.move_to_end(key)
         return _engines[key]
-    light = without_data(model)
-    joint = multi_affine(light, partition, weighted, program, model.local if apart else (), shapes)
     if joint.structure.residuals:
         raise NotConjugateError(joint.structure.residuals)
     family = MeanField.of(joint.blocks)
@@ -171,10 +169,44 @@ def engine_for(
     check = check or _certificate(model, joint, weighted, origins or {})
     sweep = Sweep(family, joint.summands, sweep_order(joint))
     engine = Engine(joint, family, sweep, dtype, in_background(check), spread)
-    _engines[key] = engine
-    while len(_engines) > _CACHE_SIZE:
-        _engines.popitem(last=False)
+    _remember(_engines, key, engine)
     return engine
+
+
+def derived(model: Model, partition: Sequence[Sequence[str]] | None = None) -> Joint:
+    """The multi-affine form of a model, from the cache when an equal program was derived before."""
+    return _derivation(model, partition, None, False, {})[1]
+
+
+def _derivation(
+    model: Model,
+    partition: Sequence[Sequence[str]] | None,
+    weighted: Mapping[str, int] | None,
+    apart: bool,
+    origins: Mapping[str, tuple[int, ...]],
+) -> tuple[str, Joint]:
+    """The derivation of a model, and the digest of everything that it depends on."""
+    program = trace_program(model)
+    key = _fingerprint(program, partition, weighted, apart, model, origins)
+    if key not in _joints:
+        local = model.local if apart else ()
+        light = without_data(model)
+        joint = multi_affine(light, partition, weighted, program, local, origins)
+        _remember(_joints, key, joint)
+    _joints.move_to_end(key)
+    return key, _joints[key]
+
+
+def _remember(cache: OrderedDict[str, R], key: str, value: R) -> None:
+    cache[key] = value
+    while len(cache) > _CACHE_SIZE:
+        cache.popitem(last=False)
+
+
+def forget() -> None:
+    """Drop every derivation and compiled program that this process keeps."""
+    _engines.clear()
+    _joints.clear()
 
 
 def _floats(array: Any) -> bool:
@@ -256,7 +288,6 @@ def without_data(model: Model) -> Model:
 
 def _fingerprint(
     program: Program,
-    dtype: np.dtype[Any],
     partition: Sequence[Sequence[str]] | None,
     weighted: Mapping[str, int] | None,
     apart: bool,
@@ -272,10 +303,10 @@ def _fingerprint(
             total.update(b"\0")
 
     feed(digest(program.jaxpr), str(program.outputs), program.static, program.data_names)
-    feed(dtype, partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
+    feed(partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
     feed(sorted(origins.items()))
     for latent in program.latents:
         values = latent.support_values
-        feed(latent.name, latent.shape, latent.domain)
+        feed(latent.name, latent.shape, latent.domain, latent.lower, latent.upper)
         feed(b"" if values is None else np.asarray(values).tobytes())
     return total.hexdigest()

@@ -79,7 +79,9 @@ def one_row(rows: Rows) -> OneRow | None:
         return None
     assignment = local[0].number if local else None
     summands = tuple(s for s in engine.joint.summands if s.site in rows.axes)
-    if any(len(s.blocks - {assignment}) > 1 for s in summands):
+    if any(len(s.blocks - {assignment}) > 1 or s.curved for s in summands):
+        return None
+    if any(b.kind == "free" for b in engine.joint.blocks):  # its functions hold the data of a row
         return None
     engine.certified()
     return OneRow(

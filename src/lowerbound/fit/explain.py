@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
 
-from lowerbound.fit.method import SVI, chosen_method
+from lowerbound.fit.engine import derived
+from lowerbound.fit.estimated import explain_gaussian
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.ladder import chosen_route
+from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan, check_partition, make_plan
+from lowerbound.fit.structured import explain_conditioned
 from lowerbound.fit.svi import explain_svi
-from lowerbound.joint import multi_affine
 from lowerbound.model import trace_model
 
 
@@ -19,15 +24,28 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
 
     For each latent site: the family of its factor, whether its update is exact, the block it
     shares, and the statistics that decide; for a term that fits no factor, the site, the operation
-    and the line of the model. For `method=lb.SVI(...)` also the rows, the batches and the steps.
+    and the line of the model. Where the method is chosen automatically, every rung of the ladder
+    and why it was taken or not. For `method=lb.SVI(...)` also the rows, the batches and the steps.
     """
-    chosen = chosen_method(method, args, kwargs)
+    chosen, ladder = chosen_route(model, method, args, kwargs)
     with jax.enable_x64(True):
-        if isinstance(chosen, SVI):
-            plan = explain_svi(model, args, kwargs, chosen)
-        else:
-            traced = trace_model(model, args, kwargs)
-            check_partition(chosen, traced)
-            plan = make_plan(traced, multi_affine(traced, chosen.blocks))
+        plan = replace(_plan(model, args, kwargs, chosen), ladder=ladder)
     print(plan)
     return plan
+
+
+def _plan(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI | SVI | Gaussian,
+) -> Plan:
+    if isinstance(method, SVI):
+        return explain_svi(function, args, kwargs, method)
+    model = trace_model(function, args, kwargs)
+    if isinstance(method, Gaussian):
+        return explain_gaussian(model, method)
+    check_partition(method, model)
+    if method.condition:
+        return explain_conditioned(model, args, kwargs, method)
+    return make_plan(model, derived(model, method.blocks))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from lowerbound.errors import ArgumentError
+from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.start import STARTS
 from lowerbound.model.leaves import Column, is_leaf
 
@@ -28,6 +29,9 @@ class CAVI:
     precision: "float64" or "float32"; by default float64 on CPU and float32 on an accelerator.
     devices: spread the rows of the data over a number of devices, "all" (of all processes), a
         sequence of JAX devices or a mesh of one axis; None uses one.
+    condition: one to three scalar sites theta, e.g. ("tau",): structured inference q(theta)
+        q(z | theta), with theta on a grid and coordinate ascent given each of its points.
+    augment: how to augment the density of a site, e.g. {"y": "polya-gamma"}; "none" leaves it.
     """
 
     restarts: int = 1
@@ -38,10 +42,28 @@ class CAVI:
     monitor: Any = None
     precision: str | None = None
     devices: Any = None
+    condition: Sequence[str] = ()
+    augment: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
+        names = self.condition
         _check(
             self,
+            (
+                "condition",
+                not isinstance(names, str) and all(isinstance(name, str) for name in names),
+                'a tuple of site names, e.g. ("tau",)',
+            ),
+            (
+                "condition",
+                isinstance(names, str) or (len(names) <= 3 and len(set(names)) == len(names)),
+                "at most three sites, each once: the grid has a dimension for each",
+            ),
+            (
+                "augment",
+                self.augment is None or isinstance(self.augment, Mapping),
+                'a dict from sites to augmentations, e.g. {"y": "polya-gamma"}',
+            ),
             ("restarts", _count(self.restarts), _COUNT),
             ("max_sweeps", _count(self.max_sweeps), _COUNT),
             *_common(self),
@@ -204,27 +226,33 @@ def _count(value: Any) -> bool:
 
 
 Method = CAVI | SVI
+METHODS: dict[str, type[CAVI] | type[SVI] | type[Gaussian]] = {
+    "cavi": CAVI,
+    "svi": SVI,
+    "gaussian": Gaussian,
+}
 
 
-def chosen_method(method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Method:
-    """The method for a call: "auto" is minibatches for a stream, else coordinate ascent."""
-    if isinstance(method, str) and method.lower() == "auto":
-        leaves = jax.tree.leaves((args, dict(kwargs)), is_leaf=is_leaf)
-        return SVI() if any(isinstance(leaf, Column) for leaf in leaves) else CAVI()
-    return as_method(method)
+def is_auto(method: Any) -> bool:
+    """Whether the library is to choose."""
+    return isinstance(method, str) and method.lower() == "auto"
 
 
-def as_method(method: Any) -> Method:
+def has_columns(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether some argument is a column of a stream."""
+    leaves = jax.tree.leaves((args, dict(kwargs)), is_leaf=is_leaf)
+    return any(isinstance(leaf, Column) for leaf in leaves)
+
+
+def as_method(method: Any) -> CAVI | SVI | Gaussian:
     """A method value from a value or its shorthand."""
-    if isinstance(method, CAVI | SVI):
+    if isinstance(method, tuple(METHODS.values())):
         return method
-    if isinstance(method, str) and method.lower() == "cavi":
-        return CAVI()
-    if isinstance(method, str) and method.lower() == "svi":
-        return SVI()
-    if isinstance(method, type) and issubclass(method, CAVI | SVI):
+    if isinstance(method, str) and method.lower() in METHODS:
+        return METHODS[method.lower()]()
+    if isinstance(method, type) and issubclass(method, tuple(METHODS.values())):
         return method()
     raise ArgumentError(
-        f'fit got method={method!r}.\nExpected "auto", "cavi", "svi" or a method value such as '
-        "lb.CAVI(restarts=10)."
+        f'fit got method={method!r}.\nExpected "auto", "cavi", "svi", "gaussian" or a method value '
+        "such as lb.CAVI(restarts=10)."
     )

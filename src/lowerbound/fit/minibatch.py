@@ -17,7 +17,7 @@ from jax import Array
 
 from lowerbound.errors import ArgumentError, ShapeError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.fit.engine import Arrays, engine_for
+from lowerbound.fit.engine import Arrays, Engine, engine_for
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.predict import Rows, row_axes
 from lowerbound.joint import Block, Statistics, Summand, energy, inputs_of
@@ -294,6 +294,7 @@ def prepare(
         origins = {n: o for n, o in origins.items() if n not in model.local}
     engine = engine_for(model, dtype, partition, axes if weighted else None, True, origins)
     local = tuple(b.number for b in engine.joint.blocks if set(b.sites) & set(model.local))
+    check_statistics(engine, local)
     rows = Rows(model, engine, local, axes)
     check_locals(rows)
     numbers = tuple(b.number for b in engine.joint.blocks if b.number not in local)
@@ -314,6 +315,20 @@ def prepare(
     masks = _mask_sources(model)
     aligned = (*names, *masks, *(("weights",) if weighted else ()))
     return Minibatch(model, rows, shared, reduced, sweep, aligned, masks, origins, partition, prior)
+
+
+def check_statistics(engine: Engine, local: Sequence[int]) -> None:
+    """Batches add up only where the global factors see the rows through sums of statistics."""
+    curved = frozenset(n for s in engine.joint.summands for n in s.curved)
+    for block in engine.joint.blocks:
+        wide = block.kind == "free" and block.number not in local and any(block.static["sizes"])
+        if block.number in curved or wide:
+            names = ", ".join(f"'{name}'" for name in block.sites)
+            raise ArgumentError(
+                f"Batches of rows cannot be added up for {names}: every row brings a function of "
+                "its own, not a sum of statistics.\nExpected factors with statistics of their own. "
+                "Fit all rows at once, method=lb.CAVI()."
+            )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -84,7 +84,9 @@ def find_origins(
 
 
 def _alone(engine: Engine, block: Block) -> bool:
-    """Whether the block never multiplies another real-valued block."""
+    """Whether the block enters through its moments, and multiplies no other real-valued block."""
+    if any(block.number in s.curved for s in engine.joint.summands):
+        return False
     kinds = {b.number: b.kind for b in engine.joint.blocks}
     return not any(
         block.number in s.blocks and any(n != block.number and kinds[n] in _REAL for n in s.blocks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from lowerbound.errors import ArgumentError, Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.method import Method
 from lowerbound.joint import Block, Joint
+from lowerbound.joint.expression import text
 from lowerbound.model import Model
 
 
@@ -39,10 +40,11 @@ class Plan:
     data_plate: str
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...] = ()
+    ladder: tuple[str, ...] = ()  # how the method was chosen: every rung, and why
 
     @property
     def exact(self) -> bool:
-        """Whether every update is exact, so that `fit` can run."""
+        """Whether every update is exact, with or without quadrature in one dimension."""
         return not self.residuals
 
     def __repr__(self) -> str:
@@ -65,6 +67,7 @@ class Plan:
                 f"{residual.operation}   ({residual.where})",
                 f"  {residual.reason}",
             ]
+        lines += [""] * bool(self.ladder) + list(self.ladder)
         lines += [""] * bool(self.notes) + list(self.notes)
         return "\n".join(lines)
 
@@ -116,9 +119,7 @@ def make_plan(
                 shape=site.shape,
                 scope="local" if name in model.local else "global",
                 family=_family_text(block, family) if block and exact else "-",
-                update=("exact, in turn" if block and block.sequential else "exact")
-                if exact
-                else "none",
+                update=_update_text(block, joint) if block and exact else "none",
                 block="+".join(block.sites) if block else "",
                 statistics=statistics_text(block, name) if block and exact else "-",
                 where=site.where,
@@ -144,6 +145,68 @@ def make_plan(
         residuals=joint.structure.residuals,
         notes=tuple(remarks),
     )
+
+
+def plan_on_grid(
+    model: Model, given: Plan | None, sites: Sequence[str], ladder: Sequence[str] = ()
+) -> Plan:
+    """The plan of q(theta) q(z | theta); `given` is that of the program with theta observed."""
+    names = ", ".join(sites)
+    inside = {row.site: row for row in given.rows} if given is not None else {}
+    rows = []
+    for name, site in model.latent.items():
+        if name in inside:
+            row = inside[name]
+            rows.append(replace(row, update=f"{row.update}, given {names}"))
+            continue
+        rows.append(
+            Row(name, site.shape, "global", "free-form, on a grid", "exact (quadrature)", names,
+                f"all functions of {name}", site.where)
+        )  # fmt: skip
+    plan = _outline(model, f"CAVI given {names}", rows, ladder)
+    return plan if given is None else replace(plan, notes=given.notes)
+
+
+def plan_of_gaussian(
+    model: Model, family: str, residuals: Sequence[Residual], ladder: Sequence[str] = ()
+) -> Plan:
+    """The plan of a Gaussian on the unconstrained space over all latent sites."""
+    block = "+".join(model.latent)
+    rows = [
+        Row(
+            name,
+            site.shape,
+            "local" if name in model.local else "global",
+            family,
+            "estimated (quasi-Monte Carlo)",
+            block,
+            "all functions",
+            site.where,
+        )
+        for name, site in model.latent.items()
+    ]
+    return replace(_outline(model, "Gaussian", rows, ladder), residuals=tuple(residuals))
+
+
+def _outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[str]) -> Plan:
+    plate = model.data_plate
+    return Plan(
+        model=getattr(model.function, "__name__", type(model.function).__name__),
+        method=method,
+        rows=tuple(rows),
+        observed=tuple(model.observed),
+        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        residuals=(),
+        ladder=tuple(ladder),
+    )
+
+
+def _update_text(block: Block, joint: Joint) -> str:
+    if block.kind == "free":
+        return "exact (quadrature)"
+    if any(block.number in summand.curved for summand in joint.summands):
+        return "natural gradient (quadrature)"
+    return "exact, in turn" if block.sequential else "exact"
 
 
 def _family_text(block: Block, family: str) -> str:
@@ -172,5 +235,10 @@ def statistics_text(block: Block, site: str) -> str:
         "truncated_normal": f"{site}, {site}^2",
         "multinomial": site,
         "poisson": site,
+        "polya_gamma": site,
+        "inverse_gaussian": site,
+        "point": f"{site}, {site}^2",
     }
+    if block.kind == "free":
+        return ", ".join(text(tree, site) for tree in block.static["trees"])
     return patterns[block.kind]

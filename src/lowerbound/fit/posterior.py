@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
-from lowerbound.family.meanfield import MeanField
+from lowerbound.family.variational import Variational
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class History:
 
     A stochastic fit has one value of each per evaluation; its ELBO is noisy, the average of the
     estimates since the last evaluation. `rows` counts the rows that have been worked through;
-    `unit` is that of `held_out`.
+    `unit` is that of `held_out`, `step` what the ELBO is recorded after.
     """
 
     elbo: np.ndarray
@@ -27,6 +27,7 @@ class History:
     held_out: np.ndarray = field(default_factory=lambda: np.zeros(0))
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     unit: str = "nats per row"
+    step: str = "sweep"  # what one value of `elbo` belongs to
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Posterior(Mapping[str, Distribution]):
     """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
 
     def __init__(
-        self, family: MeanField, naturals: Any, sites: tuple[str, ...], absent: tuple[str, ...] = ()
+        self, family: Variational, naturals: Any, sites: tuple[str, ...], absent: tuple[str, ...] = ()
     ) -> None:
         self._family, self._naturals, self._sites = family, naturals, sites
         self._absent = absent  # local sites of a fit that keeps the global ones alone

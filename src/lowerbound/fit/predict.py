@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from jax import Array
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
-from lowerbound.fit.start import from_prior
+from lowerbound.fit.start import curved_blocks, from_prior, narrowed
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
@@ -122,7 +122,7 @@ class Rows:
         tolerance: float = LOCAL_TOLERANCE,
     ) -> State:
         """Optimal local factors with the means of the global ones held fixed."""
-        start = from_prior(self.engine, arrays)
+        start = narrowed(self.engine, arrays, from_prior(self.engine, arrays))
         mixed = tuple(
             start.means[n] if n in self.local else means[n] for n in range(len(start.means))
         )
@@ -130,7 +130,8 @@ class Rows:
         if not self.local:
             return state
         sweep = self.sweep()
-        if len(self.local) == 1 and not self.engine.joint.blocks[self.local[0]].sequential:
+        single = len(self.local) == 1 and not self.engine.joint.blocks[self.local[0]].sequential
+        if single and self.local[0] not in curved_blocks(self.engine):
             return sweep(arrays, state)[0]
 
         def body(carry: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
@@ -185,11 +186,14 @@ def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
 
 
 def global_statistics(
-    family: MeanField, local: tuple[int, ...], values: Mapping[str, Array]
+    family: MeanField,
+    local: tuple[int, ...],
+    values: Mapping[str, Array],
+    arrays: Sequence[Array] = (),
 ) -> Statistics:
     """Point statistics of the global blocks; local ones are left empty."""
     return tuple(
-        {} if b.number in local else f.statistics(b.pack(values))
+        {} if b.number in local else f.statistics({**b.pack(values), **b.constants(arrays)})
         for b, f in zip(family.blocks, family.families, strict=True)
     )
 
@@ -201,8 +205,10 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
         family, local = rows.engine.family, rows.local
 
         def every(data: Mapping[str, Array], draws: Mapping[str, Array]) -> Array:
+            arrays = rows.engine.joint.compress(data)
+
             def one(values: Mapping[str, Array]) -> Array:
-                return rows.density(data, global_statistics(family, local, values))
+                return rows.density(data, global_statistics(family, local, values, arrays))
 
             densities: Array = jax.lax.map(one, draws)
             return densities
@@ -275,7 +281,8 @@ def simulated_densities(
             *args, **kwargs
         )
         local = {n: traced[n]["value"] for n in model.local}
-        densities = model.run({**values, **local}, dict(model.arguments.data))
+        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+        densities = model.run({**values, **local}, data)
         parts = []
         for name in observed:
             log_prob = densities[name].log_prob()

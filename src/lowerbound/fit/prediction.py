@@ -79,6 +79,23 @@ def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
     return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
 
+def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, float]:
+    """The ELBO by site: E_q[log p] of each density from draws, the entropy shared by the latents.
+
+    What the densities leave of the ELBO is the entropy of q, so that the terms sum to the ELBO.
+    """
+    data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+
+    def energies(values: Values) -> dict[str, jax.Array]:
+        return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
+
+    values = fit.latent_draws(draws, jax.random.key(0))
+    means = jax.jit(lambda v: jax.lax.map(energies, v, batch_size=64))(dict(values))
+    terms = {name: float(jnp.mean(array)) for name, array in means.items()}
+    share = (fit.elbo - sum(terms.values())) / len(model.latent)
+    return {n: t + (share if n in model.latent else 0.0) for n, t in terms.items()}
+
+
 # --------------------------------------------------------------------------------------------------
 # Replicated and new data
 
@@ -165,11 +182,14 @@ def _global_means(fit: Fit, rows: Rows) -> Any:
     """E_q of the global statistics: exact where the fit has the same block, else from draws."""
     mine: dict[tuple[str, ...], Any] = {}
     if isinstance(fit.family, MeanField):
-        mine = {b.sites: fit.state.means[b.number] for b in fit.family.blocks}
+        # The functions in a free-form factor may hold the data of the rows.
+        named = [b for b in fit.family.blocks if b.kind != "free"]
+        mine = {b.sites: fit.state.means[b.number] for b in named}
     blocks, local = rows.engine.joint.blocks, rows.local
     if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
         return tuple({} if b.number in local else mine[b.sites] for b in blocks)
-    drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v))(
+    arrays = rows.engine.joint.compress({n: jnp.asarray(a) for n, a in rows.data().items()})
+    drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v, arrays))(
         _shared(fit, rows.model, 1000, 0)
     )
     return tuple(

@@ -12,6 +12,7 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.variational import Variational
 from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.loop import Outcome
 from lowerbound.fit.method import CAVI
@@ -23,6 +24,7 @@ from lowerbound.fit.prediction import (
     local_factors,
     predictive_sites,
     row_densities,
+    terms_from_draws,
 )
 from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.fit.versions import versions
@@ -32,6 +34,9 @@ from lowerbound.update import State
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MOMENT_DRAWS = 10_000  # for moments of deterministic sites
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +59,7 @@ class Fit:
     versions: dict[str, str]
     precision: str
     state: State
-    family: MeanField
+    family: Variational
     function: Callable[..., Any]
     args: tuple[Any, ...] | None  # None when loaded without the data
     kwargs: dict[str, Any]
@@ -86,15 +91,15 @@ class Fit:
         if site not in self.sites:
             if not self.has_data:
                 raise needs_data(f"'{site}' is no latent site; deterministic sites")
-            draws = self.sample(1000)
+            draws = self.sample(MOMENT_DRAWS)
             if site not in draws:
                 known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
                 raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
             return draws[site].mean(axis=0), draws[site].std(axis=0)
         with jax.enable_x64(True):
-            law = self.family.marginal(self.state.naturals, site)
             values = self.sites[site]["support_values"]
             if values is not None:
+                law = self.family.marginal(self.state.naturals, site)
                 probabilities = np.asarray(law.probs)
                 mean = probabilities @ values
                 return mean, np.sqrt(np.maximum(probabilities @ values**2 - mean**2, 0.0))
@@ -173,6 +178,8 @@ class Fit:
             return dict(self.terms)
         with jax.enable_x64(True):
             model = self.model()
+            if not isinstance(self.family, MeanField):
+                return terms_from_draws(self, model)
             engine = engine_for(model, np.dtype(float), self.blocks)
             terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
             order = [s.name for s in model.sites if s.name in terms]
@@ -256,7 +263,7 @@ class Fit:
 
     def _length(self) -> str:
         if self.whole:
-            return f"{len(self.history.elbo)} sweeps"
+            return f"{len(self.history.elbo)} {self.history.step}s"
         rows = int(self.history.rows[-1]) if len(self.history.rows) else 0
         return f"{self.restarts[0].sweeps} steps ({rows:,} rows)"
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
+from lowerbound.family.free import Free
 from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.joint import Block, gradient
 from lowerbound.update import State
@@ -33,13 +34,17 @@ def start(
     seeded: int | None,
 ) -> State:
     """A starting state. `seeded` is the block of mixture assignments to seed, if there is one."""
-    state = from_prior(engine, arrays)
+    state = narrowed(engine, arrays, from_prior(engine, arrays))
+    narrow = curved_blocks(engine)
     for number, noise in chance.noise.items():
+        if number in narrow:
+            continue
         family = engine.family.families[number]
         mean = scattered(family, state.naturals[number], state.means[number], noise)
         state = state.replaced(number, state.naturals[number], mean)
     if given:
-        state = at_values(engine, state, given)
+        state = at_values(engine, state, given, arrays)
+        state = narrowed(engine, arrays, state, zero=False)
         leading = [b for b in engine.joint.blocks if set(b.sites) & set(given)]
         state = follow(engine, arrays, state, leading)
     elif seeded is not None and how in ("auto", "k-means++", "rows"):
@@ -107,14 +112,81 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
         if own:
             for parent in sorted(set().union(*(s.blocks for s in own))):
                 if parent not in means:
-                    means[parent] = families[parent].mean(naturals[parent])
+                    means[parent] = central(families[parent], naturals[parent])
             given = tuple(means.get(n, {}) for n in range(len(families)))
             natural = {**gradient(own, arrays, given, number), **extras[number]}
             proper = family.in_domain(natural)
             natural = {k: _where(proper, natural[k], naturals[number][k]) for k in natural}
             naturals = (*naturals[:number], natural, *naturals[number + 1 :])
-        means[number] = family.mean(naturals[number])
+        means[number] = central(family, naturals[number])
     return State(naturals, tuple(means[n] for n in range(len(families))))
+
+
+FAR_PREDICTOR = 5.0
+
+
+def curved_blocks(engine: Engine) -> frozenset[int]:
+    """Gaussian blocks that enter through functions of linear combinations."""
+    none: frozenset[int] = frozenset()
+    return none.union(*(s.curved for s in engine.joint.summands))
+
+
+def narrowed(engine: Engine, arrays: Arrays, state: State, zero: bool = True) -> State:
+    """Gaussian factors so narrow that every linear combination has a variance of at most one.
+
+    Under a flat prior, or with regressors of large scale, the prior itself puts the combinations
+    where exp overflows. With `zero`, factors that put them far out start at mean zero.
+    """
+    for number in sorted(curved_blocks(engine)):
+        family = engine.family.families[number]
+        integrals = {
+            read.integral
+            for s in engine.joint.summands
+            for read in s.reads
+            if read.integral is not None and number in read.blocks
+        }
+        unit = _gaussian_at(family, state.means[number]["x"], 1.0)
+        means = state.replaced(number, unit, family.mean(unit)).means
+        moments = [integral.moments(arrays, means) for integral in integrals]
+        widest = jnp.stack([jnp.max(v, initial=0.0) for _, v in moments]).max()
+        far = jnp.stack([jnp.max(abs(m), initial=0.0) for m, _ in moments]).max()
+        mean = state.means[number]["x"]
+        if zero:
+            mean = jnp.where(far > FAR_PREDICTOR, 0.0, mean)
+        own = _variance(state.means[number])
+        own = jnp.where(own > 0.0, own, 1.0)  # a given value is a point
+        variance = jnp.minimum(jnp.min(own), 1.0 / jnp.maximum(widest, 1e-30))
+        natural = _gaussian_at(family, mean, variance)
+        natural = engine.cast_tree(natural)
+        state = state.replaced(number, natural, family.mean(natural))
+    return state
+
+
+def _variance(mean: Mean) -> Array:
+    x = mean["x"]
+    second = mean["x2"] if "x2" in mean else jnp.diagonal(mean["xx"], axis1=-2, axis2=-1)
+    return second - x * x
+
+
+def _gaussian_at(family: ExponentialFamily, x: Array, variance: float | Array) -> Natural:
+    """The natural parameters of independent Gaussians of one variance."""
+    precision = 1.0 / jnp.asarray(variance, x.dtype)
+    if "x2" in family.statistic_names:
+        return {"x": precision * x, "x2": jnp.broadcast_to(-0.5 * precision, x.shape)}
+    eye = jnp.eye(x.shape[-1], dtype=x.dtype)
+    shape = family.statistic_shapes()["xx"]
+    return {"x": precision * x, "xx": jnp.broadcast_to(-0.5 * precision * eye, shape)}
+
+
+def central(family: ExponentialFamily, natural: Natural) -> Mean:
+    """The mean parameters; of a free-form factor the statistics at its median.
+
+    A prior that is not zero at zero gives z^-2 no finite mean (half-Cauchy, half-normal).
+    """
+    if not isinstance(family, Free):
+        return family.mean(natural)
+    median = family.quantile(natural, jnp.asarray(0.5))
+    return family.statistics({**natural, "z": median})
 
 
 def _where(condition: Array, first: Array, second: Array) -> Array:
@@ -154,7 +226,7 @@ def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, noise: Ar
     return mean
 
 
-def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State:
+def at_values(engine: Engine, state: State, given: Mapping[str, Array], arrays: Arrays) -> State:
     """Point statistics at the given site values; a block's other sites keep their means."""
     for block, family in zip(engine.joint.blocks, engine.family.families, strict=True):
         if not set(block.sites) & set(given):
@@ -163,7 +235,7 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array]) -> State
         if len(values) < len(block.sites):
             others = block.unpack(centre(family, state.means[block.number]))
             values = {**others, **values}
-        mean = family.statistics(block.pack(values))
+        mean = family.statistics({**block.pack(values), **block.constants(arrays)})
         state = state.replaced(block.number, state.naturals[block.number], mean)
     return state
 

@@ -148,7 +148,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
 def _check_state(family: MeanField, state: State, precision: str) -> None:
     for one, natural, mean in zip(family.families, state.naturals, state.means, strict=True):
         shapes = one.statistic_shapes()
-        extras = dict.fromkeys(one.extra_names, one.batch_shape)
+        extras = one.extra_shapes()
         for parameters, expected in ((natural, shapes | extras), (mean, shapes)):
             found = {name: np.shape(array) for name, array in parameters.items()}
             if found != expected:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from lowerbound.errors import ArgumentError
+from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.method import CAVI, SVI, as_method
 from lowerbound.fit.minibatch import Before
 from lowerbound.fit.reading import open_rows
@@ -46,6 +47,11 @@ def update(
     if isinstance(chosen.monitor, str):
         chosen = replace(chosen, monitor=None)  # rows that arrive in turn are all to be learned
     chosen = replace(chosen, plate=chosen.plate or fit.plate, blocks=fit.blocks)
+    if not isinstance(fit.family, MeanField):
+        raise ArgumentError(
+            f"update got a fit by {fit.method}.\n"
+            "Expected a fit by coordinate ascent or SVI, whose factors can be priors."
+        )
     before = Before(fit.family, fit.state)
     with jax.enable_x64(True):
         call = fit.call_with(args, kwargs)

@@ -66,6 +66,12 @@ class Read:
     slices: tuple[tuple[int, int], ...]  # trailing (start, size) windows; () reads it whole
     shape: tuple[int, ...]
     index: tuple[Index, ...]
+    integral: Any = None  # integrals.Integral: the statistic is one of a projection of the blocks
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        """The numbers of the blocks that it depends on."""
+        return frozenset((self.block,)) if self.integral is None else self.integral.blocks
 
     def view(self, statistics: Mapping[str, Array]) -> Array:
         """The statistic's window, an array of `shape`."""
@@ -99,6 +105,7 @@ class Block:
     sequential: bool = False
     extras: dict[str, int] = field(default_factory=dict)
     presence: int | None = None  # slot of a mask: elements that the model leaves out
+    atoms: tuple[Atom, ...] = ()  # of a free-form factor, while deriving
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -118,6 +125,11 @@ class Block:
             pieces.append(moved.reshape((*self.batch_shape, -1)) if self.is_vector else moved)
         packed[self._canonical] = jnp.concatenate(pieces, -1) if self.is_vector else pieces[0]
         return packed
+
+    def constants(self, arrays: Sequence[Array]) -> dict[str, Array]:
+        """The constant arrays inside the statistics of a free-form factor."""
+        slots = self.extras if self.kind == "free" else {}
+        return {name: arrays[slot] for name, slot in slots.items()}
 
     def unpack(self, packed: Mapping[str, Array]) -> dict[str, Array]:
         """The family's canonical values (with leading draw axes) as site values."""
@@ -161,6 +173,8 @@ class Block:
         if self.kind in ("gaussian", "normal_gamma", "normal_wishart"):
             joint = self._read_joint(factors, private)
             return None if joint is None else [joint]
+        if self.kind == "free":
+            return self._read_free(factors)
         reads = []
         for factor in factors:
             name = self._leaf_statistic(factor.atom)
@@ -179,6 +193,13 @@ class Block:
         if len(reads) > 1 and not self.sequential:
             return None
         return reads
+
+    def _read_free(self, factors: Sequence[Factor[Atom]]) -> list[Read] | None:
+        if len(factors) != 1 or factors[0].atom not in self.atoms:
+            return None
+        number = self.atoms.index(factors[0].atom)
+        shape = (*self.batch_shape, *self.static["sizes"][number])
+        return [Read(self.number, f"s{number}", (), shape, factors[0].index)]
 
     def _leaf_statistic(self, atom: Atom) -> str | None:
         power = (atom.function, atom.parameter)
@@ -199,6 +220,10 @@ class Block:
                 return {matrix: "matrix", "logdet": "logdet"}.get(atom.function)
             case "multinomial" | "poisson":
                 return {("power", 1.0): "count"}.get(power)
+            case "polya_gamma" | "inverse_gaussian":
+                return {("power", 1.0): "weight"}.get(power)
+            case "point":
+                return {("power", 1.0): "x", ("power", 2.0): "x2"}.get(power)
         return None
 
     def _read_joint(self, factors: Sequence[Factor[Atom]], private: set[Label]) -> Read | None:

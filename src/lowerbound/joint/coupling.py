@@ -25,7 +25,7 @@ from lowerbound.joint.terms import (
     normal_form,
     unique,
 )
-from lowerbound.joint.value import Poison, broadcast, dense, sites_of
+from lowerbound.joint.value import Poison, broadcast, dense, full, sites_of
 
 # --------------------------------------------------------------------------------------------------
 # Coupled elements
@@ -57,8 +57,9 @@ def separate(
         if equal is not None:
             todo.append(Entry(entry.site, equal))
     for entry in done:
-        for site in {f.atom.site for f in entry.term.latents}:
-            factors = [f for f in entry.term.latents if f.atom.site == site]
+        plain = [f for f in entry.term.latents if f.atom.projection is None]
+        for site in {f.atom.site for f in plain}:
+            factors = [f for f in plain if f.atom.site == site]
             if len(factors) > 1 and latents[site].domain != "real":
                 coupled.add(site)
     return [_unmarked(entry) for entry in done[::-1]], coupled
@@ -78,22 +79,20 @@ def _first_pair(term: Term, latents: Mapping[str, Latent]) -> tuple[int, int] | 
             second = term.latents[b]
             if first.atom.site != second.atom.site or (a, b) in split:
                 continue
+            if first.atom.projection is not None or second.atom.projection is not None:
+                continue
             if latents[first.atom.site].domain != "real":
                 return a, b
     return None
 
 
-def _batch_index(factor: Factor[Atom]) -> tuple[object, ...]:
-    return factor.index[:-1] if factor.atom.function == "indicator" else factor.index
-
-
 def _split(term: Term, a: int, b: int) -> tuple[Term, Term | None]:
     first, second = term.latents[a], term.latents[b]
-    one, two = _batch_index(first), _batch_index(second)
-    labels = tuple(unique(labels_of(i) for i in (*one, *two)))  # type: ignore[arg-type]
+    one, two = first.own, second.own
+    labels = tuple(unique(labels_of(i) for i in (*one, *two)))
     equal: Array = np.ones((), bool)
     for i, j in zip(one, two, strict=True):
-        left, right = (align(*as_array(x), labels) for x in (i, j))  # type: ignore[arg-type]
+        left, right = (align(*as_array(x), labels) for x in (i, j))
         equal = equal & (left == right)
     both_static = is_static(equal)
     shape = tuple(label.size for label in labels)
@@ -103,7 +102,7 @@ def _split(term: Term, a: int, b: int) -> tuple[Term, Term | None]:
     if both_static and not spread.any():
         return distinct, None
     index = (*one, *second.index[len(two) :])
-    merged = (*term.latents[:b], Factor(second.atom, index), *term.latents[b + 1 :])  # type: ignore[arg-type]
+    merged = (*term.latents[:b], Factor(second.atom, index), *term.latents[b + 1 :])
     same = Factor(Constant(spread * 1.0), labels)
     kept = tuple(map(_plain, term.constants))  # the pairs that they mark are numbered anew
     return distinct, normal_form(Term(term.coefficient, (*kept, same), merged), frozenset())
@@ -147,6 +146,14 @@ def restriction(constraint: Constraint, latents: Mapping[str, Latent]) -> Restri
     """
     if isinstance(constraint.value, Poison):
         return constraint.value.reason
+    if isinstance(constraint.observed, Poison):
+        return constraint.observed.reason
+    own = latents.get(constraint.site)
+    if own is not None and own.domain == "polya_gamma":
+        if not constraint.observed.is_constant:
+            return "the count of a Pólya-Gamma weight must be known"
+        count = jnp.broadcast_to(full(constraint.observed), own.shape)
+        return Restriction(own.name, "polya_gamma", {}, {"total": count * 1.0})
     value, observed = broadcast([constraint.value, constraint.observed])
     sites = sites_of(value)
     if len(sites) != 1:

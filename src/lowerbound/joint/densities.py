@@ -14,8 +14,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln, gammaln, multigammaln
+from jax.scipy.special import gammaln, multigammaln
 
+from lowerbound.joint.algebra import is_positive
+from lowerbound.joint.expression import OPERATIONS
 from lowerbound.joint.indicators import elementwise
 from lowerbound.joint.matrices import inverse, log_determinant
 from lowerbound.joint.monomials import exponential, logarithm, monomial, power, with_atom
@@ -60,7 +62,13 @@ def _fields(*names: str) -> Callable[[Any], dict[str, Array]]:
 
 def _special(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
     def apply(*operands: Operand) -> Outcome:
-        return elementwise(name, lambda *arrays: function(*map(_float, arrays)), operands)
+        tree = (name, *(("operand", i) for i in range(len(operands))))
+        return elementwise(
+            name,
+            lambda *arrays: function(*map(_float, arrays)),
+            operands,
+            tree=tree if name in OPERATIONS else None,
+        )
 
     return apply
 
@@ -70,7 +78,7 @@ def _float(array: Array) -> Any:
 
 
 log_gamma = _special("log Gamma", gammaln)
-log_beta = _special("log Beta", betaln)
+log_beta = _special("log Beta", OPERATIONS["log Beta"])
 softplus = _special("softplus", lambda a: jnp.logaddexp(a, 0.0))
 
 
@@ -212,7 +220,8 @@ def _exponential(x: Operand, rate: Operand) -> Operand:
     return add(logarithm(rate), times(-1.0, rate, x))
 
 
-def _beta(x: Operand, concentration1: Operand, concentration0: Operand) -> Operand:
+def beta(x: Operand, concentration1: Operand, concentration0: Operand) -> Operand:
+    """The log density of the Beta distribution."""
     return add(
         times(add(concentration1, -1.0), logarithm(x)),
         times(add(concentration0, -1.0), logarithm(add(1.0, times(x, -1.0)))),
@@ -276,7 +285,19 @@ def _x_log(x: Operand, y: Operand) -> Operand:
         value = lift(y)
         if value.is_constant:
             return elementwise("x log y", on_constants, [x, y])
-    return times(x, logarithm(y))
+    log = logarithm(y)
+    if isinstance(log, Value) and _may_diverge(log):
+        tree = ("x log y", ("operand", 0), ("operand", 1))
+        return elementwise("x log y", on_constants, [x, y], tree=tree)
+    return times(x, log)
+
+
+def _may_diverge(log: Value) -> bool:
+    """Whether the log of something that may be zero is in the value."""
+    trees = [
+        f.atom.expression.tree for term in log.terms for f in term.latents if f.atom.expression
+    ]
+    return any(t[0] == "log" and not is_positive(t[1], False) for t in trees)
 
 
 def _bernoulli_logits(x: Operand, logits: Operand) -> Operand:
@@ -351,7 +372,7 @@ TEMPLATES: dict[str, Template] = {
         _inverse_gamma,
     ),
     "Exponential": Template(_fields("rate"), _exponential),
-    "Beta": Template(_fields("concentration1", "concentration0"), _beta),
+    "Beta": Template(_fields("concentration1", "concentration0"), beta),
     "Dirichlet": Template(_fields("concentration"), _dirichlet),
     "Wishart": Template(_fields("concentration", "rate_matrix"), _wishart),
     "InverseWishart": Template(_fields("concentration", "scale_matrix"), _inverse_wishart),

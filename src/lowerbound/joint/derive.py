@@ -7,6 +7,7 @@ template is applied to the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -17,7 +18,7 @@ import numpy as np
 from jax.extend import core as jex
 from numpyro.distributions import constraints
 
-from lowerbound.joint.densities import TEMPLATES
+from lowerbound.joint.densities_nonconjugate import ALL_TEMPLATES
 from lowerbound.joint.interpret import interpret
 from lowerbound.joint.terms import Array, Atom, Constant, Factor, Label, Term
 from lowerbound.joint.value import (
@@ -42,11 +43,15 @@ class Latent:
     shape: tuple[int, ...]
     domain: str
     support_values: np.ndarray | None = None
+    lower: float = -math.inf  # the bounds of an interval
+    upper: float = math.inf
 
     def value(self) -> Value:
         """The site as a value: sum_k v_k 1[z=k] when discrete, else itself."""
         if self.support_values is None:
-            return atom_value(Atom(self.name, domain=self.domain), self.shape)
+            positive = self.domain == "interval" and self.lower >= 0.0
+            domain = "positive" if positive else self.domain
+            return atom_value(Atom(self.name, domain=domain), self.shape)
         count = len(self.support_values)
         atom = Atom(self.name, "indicator", float(count), "discrete")
         indicator = atom_value(atom, self.shape)
@@ -70,11 +75,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A latent site tied to data by an observed Delta: its value, what it must equal."""
+    """A latent site tied to data by an observed Delta: its value, what it must equal.
+
+    Also a Pólya-Gamma site and its count, which is a constant of its factor.
+    """
 
     site: str
     value: Value | Poison
-    observed: Value
+    observed: Value | Poison
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,10 @@ class Derivation:
 
 def latent_of(site: Site) -> Latent:
     """A latent site as the derivation sees it."""
-    return Latent(site.name, site.shape, domain_of(site), site.support_values)
+    domain = domain_of(site)
+    bounds = _bounds(site) if domain == "interval" else None
+    lower, upper = bounds or (-math.inf, math.inf)
+    return Latent(site.name, site.shape, domain, site.support_values, lower, upper)
 
 
 _DOMAINS = (
@@ -103,24 +114,65 @@ _DOMAINS = (
     (constraints.nonnegative_integer, "count"),
 )
 
+# Auxiliary variables, whose factor is of one kind whatever enters.
+_AUXILIARY = {"PolyaGamma": "polya_gamma", "LevyWeight": "inverse_gaussian", "Offset": "point"}
+
 
 def domain_of(site: Site) -> str:
     """The kind of set a latent site lives in, which decides the functions that may act on it."""
-    support = site.support
-    while isinstance(support, type(constraints.independent(constraints.real, 1))):
-        support = support.base_constraint
+    support = _innermost(site)
     if site.support_values is not None:
         return "discrete"
+    if site.distribution in _AUXILIARY:
+        return _AUXILIARY[site.distribution]
     for constraint, domain in _DOMAINS:
         if type(support) is type(constraint):
             return domain
-    if isinstance(support, type(constraints.interval(0.0, 1.0))):
-        bounds = (support.lower_bound, support.upper_bound)
-        if all(not isinstance(b, jax.core.Tracer) for b in bounds):
-            low, high = map(np.asarray, bounds)
-            if (low == 0.0).all() and (high == 1.0).all():
-                return "unit"
-    return "other"
+    match _bounds(site):
+        case None:
+            return "other"
+        case (0.0, 1.0):
+            return "unit"
+        case (0.0, math.inf):
+            return "positive"
+    return "interval"
+
+
+def _innermost(site: Site) -> Any:
+    support: Any = site.support
+    while isinstance(support, type(constraints.independent(constraints.real, 1))):
+        support = support.base_constraint
+    return support
+
+
+_INTERVALS = tuple(
+    type(constraint)
+    for constraint in (
+        constraints.interval(0.0, 1.0),
+        constraints.open_interval(0.0, 1.0),
+        constraints.greater_than(0.0),
+        constraints.greater_than_eq(0.0),
+        constraints.less_than(0.0),
+        constraints.less_than_eq(0.0),
+    )
+)
+
+
+def _bounds(site: Site) -> tuple[float, float] | None:
+    """The fixed bounds of an interval, the same for all elements of the site; else None."""
+    support = _innermost(site)
+    if not isinstance(support, _INTERVALS):
+        return None
+    found = []
+    for name, unbounded in (("lower_bound", -math.inf), ("upper_bound", math.inf)):
+        bound = getattr(support, name, unbounded)
+        if isinstance(bound, jax.core.Tracer):
+            return None
+        array = np.asarray(bound, dtype=float)
+        if not array.size or not (array == array.flat[0]).all():
+            return None
+        found.append(float(array.flat[0]))
+    return found[0], found[1]
 
 
 def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -167,8 +219,8 @@ def trace_program(model: Model) -> Program:
                 record["v"] = density.distribution.v
                 record["log_density"] = density.distribution.log_density
                 record["value"] = density.value
-            elif kind in TEMPLATES:
-                parameters: dict[str, Any] = TEMPLATES[kind].parameters(density.distribution)
+            elif kind in ALL_TEMPLATES:
+                parameters: dict[str, Any] = ALL_TEMPLATES[kind].parameters(density.distribution)
                 fixed["strings"] = {k: v for k, v in parameters.items() if isinstance(v, str)}
                 record["parameters"] = {
                     k: v for k, v in parameters.items() if not isinstance(v, str)
@@ -231,7 +283,10 @@ def derive(
                     advice = "the mixture is marginalised; write its assignment as a Categorical"
                     value = replace(value, reason=advice)
         else:
-            template = TEMPLATES[fixed["kind"]]
+            if fixed["kind"] == "PolyaGamma":
+                count = _value(record["parameters"]["total_count"])
+                found.append(Constraint(name, _value(record["value"]), count))
+            template = ALL_TEMPLATES[fixed["kind"]]
             value = template.density(
                 record["value"], **record["parameters"], **fixed.get("strings", {})
             )

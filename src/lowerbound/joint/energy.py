@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from jax import Array as JaxArray
 
 from lowerbound.joint.blocks import Block, Entry, Read, private_labels
+from lowerbound.joint.expression import array_key
 from lowerbound.joint.terms import (
     Array,
     Gather,
@@ -24,7 +26,6 @@ from lowerbound.joint.terms import (
     Label,
     Term,
     align,
-    array_key,
     is_static,
     labels_of,
     take,
@@ -57,7 +58,13 @@ class Summand:
     @property
     def blocks(self) -> frozenset[int]:
         """The numbers of the blocks that the summand depends on."""
-        return frozenset(read.block for read in self.reads)
+        return frozenset(number for read in self.reads for number in read.blocks)
+
+    @property
+    def curved(self) -> frozenset[int]:
+        """The blocks whose mean parameters it is not affine in."""
+        integrals = [read.blocks for read in self.reads if read.integral is not None]
+        return frozenset().union(*integrals)
 
     def renumbered(self, numbers: Mapping[int, int]) -> Summand:
         """The summand with its blocks numbered otherwise."""
@@ -89,15 +96,21 @@ class UnreadableError(Exception):
 
 
 def compile_terms(
-    entries: Sequence[Entry], blocks: Sequence[Block], store: Store
+    entries: Sequence[Entry],
+    blocks: Sequence[Block],
+    store: Store,
+    integrals: Mapping[Any, Any] = MappingProxyType({}),
 ) -> tuple[Summand, ...]:
-    """Read every term through the blocks' statistics, merge like terms, store the constants."""
+    """Read every term through the blocks' statistics, merge like terms, store the constants.
+
+    `integrals` are the projections of Gaussian blocks that functions act on, by definition.
+    """
     owner = {site: block for block in blocks for site in block.sites}
     groups: dict[object, list[tuple[Entry, list[Read]]]] = {}
     for entry in entries:
         if any(f.atom.function == "logfactorial" for f in entry.term.latents):
             continue  # the base measure h(z), which the entropy leaves out as well
-        reads = _reads(entry, owner)
+        reads = reads_of(entry, owner, integrals)
         key, renamed = _canonical(entry, reads)
         groups.setdefault(key, []).append(renamed)
     summands: list[Summand] = []
@@ -106,15 +119,24 @@ def compile_terms(
     return tuple(summands)
 
 
-def _reads(entry: Entry, owner: Mapping[str, Block]) -> list[Read]:
+def reads_of(
+    entry: Entry, owner: Mapping[str, Block], integrals: Mapping[Any, Any] = MappingProxyType({})
+) -> list[Read]:
+    """The statistics that a term reads; raises UnreadableError where a block has none for it."""
     by_block: dict[int, list[Any]] = {}
-    for factor in entry.term.latents:
-        by_block.setdefault(owner[factor.atom.site].number, []).append(factor)
     reads: list[Read] = []
     blocks = {block.number: block for block in owner.values()}
+    for factor in entry.term.latents:
+        if factor.atom.projection is None:
+            by_block.setdefault(owner[factor.atom.site].number, []).append(factor)
+            continue
+        read = integrals[factor.atom.projection].read(factor)
+        if any(read.blocks & other.blocks for other in reads):
+            raise UnreadableError(entry, blocks[read.block])
+        reads.append(read)
     for number, factors in by_block.items():
         found = blocks[number].read(factors, private_labels(entry.term, factors))
-        if found is None:
+        if found is None or any(number in read.blocks for read in reads):
             raise UnreadableError(entry, blocks[number])
         reads += found
     return sorted(reads, key=lambda read: (read.block, read.statistic, read.slices))
@@ -144,16 +166,14 @@ def _canonical(entry: Entry, reads: list[Read]) -> tuple[object, tuple[Entry, li
 def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand]:
     (first, reads), *others = group
     labels = unique(labels_of(i) for r in reads for i in r.index)
-    parts = [_compressed(first.term, set(labels))]
+    parts = [compressed(first.term, set(labels))]
     for entry, own in others:
         theirs = unique(labels_of(i) for r in own for i in r.index)
         rename = dict(zip(theirs, labels, strict=True))
-        compressed = _compressed(entry.term, set(theirs))
-        parts.append(
-            [(array, tuple(rename[label] for label in span)) for array, span in compressed]
-        )
+        left = compressed(entry.term, set(theirs))
+        parts.append([(array, tuple(rename[label] for label in span)) for array, span in left])
     coefficients = [entry.term.coefficient for entry, _ in group]
-    stored = tuple(_stored(read, store) for read in reads)
+    stored = tuple(stored_read(read, store) for read in reads)
     simple = [len(part) <= 1 for part in parts]
     spans = [set(part[0][1]) if part else set() for part in parts]
     widest = max(spans, key=len)
@@ -179,7 +199,7 @@ def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand
     return [s for s in summands if s.coefficient != 0.0]
 
 
-def _stored(read: Read, store: Store) -> Read:
+def stored_read(read: Read, store: Store) -> Read:
     """The read with traced index arrays replaced by their slots."""
     index = tuple(
         Gather(Slot(store.put(i.array)), i.labels)  # type: ignore[arg-type]
@@ -190,7 +210,7 @@ def _stored(read: Read, store: Store) -> Read:
     return replace(read, index=index)
 
 
-def _compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, ...]]]:
+def compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, ...]]]:
     """Constants with the labels that only they carry summed out, and no outer product formed."""
     parts = [
         ([factor], set(unique(labels_of(i) for i in factor.index))) for factor in term.constants
@@ -238,8 +258,9 @@ def evaluate(
     arrays: Sequence[JaxArray],
     statistics: Statistics,
     turned: Turned | None = None,
+    output: tuple[Label, ...] = (),
 ) -> JaxArray:
-    """The value of one summand: an einsum to a scalar."""
+    """The value of one summand: an einsum to a scalar, or onto those labels of `output` it has."""
     flat: list[Any] = []
     number: dict[Label, int] = {}
 
@@ -254,14 +275,19 @@ def evaluate(
         if turned is not None and turned.helps(read, summand):
             place(turned.view(read, statistics), read.index[::-1])  # type: ignore[arg-type]
             continue
-        array = read.view(statistics[read.block])
+        array = (
+            read.view(statistics[read.block])
+            if read.integral is None
+            else read.integral.expected(read.statistic, arrays, statistics)
+        )
         if all(isinstance(i, Label) for i in read.index):
             place(array, read.index)  # type: ignore[arg-type]
             continue
         place(*take(array, filled(read, arrays)))
     if not flat:
         return jnp.asarray(summand.coefficient)
-    return summand.coefficient * jnp.einsum(*flat, [], precision="highest")
+    onto = [number[label] for label in output if label in number]
+    return summand.coefficient * jnp.einsum(*flat, onto, precision="highest")
 
 
 def filled(read: Read, arrays: Sequence[JaxArray]) -> tuple[Index, ...]:
@@ -290,7 +316,8 @@ class Turned:
     def helps(self, read: Read, summand: Summand) -> bool:
         """Whether the statistic's rows are summed against the rows of a constant matrix."""
         return (
-            read.block != self.block
+            read.integral is None
+            and read.block != self.block
             and len(read.index) == 2
             and math.prod(read.shape) >= self.SMALLEST
             and all(isinstance(i, Label) for i in read.index)

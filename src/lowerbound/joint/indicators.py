@@ -10,6 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from lowerbound.joint.algebra import substituted
+from lowerbound.joint.expression import Tree
+from lowerbound.joint.functions import functions_of, is_function, refused
 from lowerbound.joint.terms import (
     Array,
     Atom,
@@ -107,16 +110,40 @@ def close(indicators: list[Factor[Atom]], value: Value) -> Value:
     return Value(value.shape[:-count], axes, merge_like(terms, tuple(kept)))
 
 
+def of_one_number(name: str, tree: Tree, values: Sequence[Value]) -> Value | Poison | None:
+    """The tree in the given values, where they are functions of one latent number."""
+    found = functions_of(values)
+    if found is None:
+        return None
+    functions, operands = found
+    exponent = operands[1][1] if len(operands) > 1 and operands[1][0] == "number" else 0.5
+    if tree[0] == "power" and tree[2][0] == "number":
+        exponent = tree[2][1]
+    reason = refused(tree[0], operands[0], exponent, functions.element)
+    if reason is not None:
+        return poisoned(name, reason, *values)
+    return functions.expand(substituted(tree, operands), values[0])
+
+
+def _reason(name: str, values: Sequence[Value], tree: Tree | None) -> str:
+    factors = [f for value in values for term in value.terms for f in term.latents]
+    if tree is not None and all(map(is_function, factors)):
+        return f"{name} acts on several latent values at once"
+    return f"{name} of a latent value has no closed form here"
+
+
 def elementwise(
     name: str,
     function: Callable[..., Array],
     operands: Sequence[Operand],
     inner: Callable[..., Value | Poison | None] | None = None,
+    tree: Tree | None = None,
 ) -> Value | Poison:
     """Apply an elementwise function, inside indicators where there are any.
 
     `function` acts on constant arrays; `inner` gets the exposed values when they are not all
-    constant, and returns None where it has no rule.
+    constant, and returns None where it has no rule. Then `tree`, the function as a tree in its
+    operands, applies where they are functions of one latent number.
     """
     poison = first_poison(operands)
     if poison:
@@ -132,8 +159,10 @@ def elementwise(
         result = function(*(align(array, ls, labels) for array, ls in arrays))
         return close(indicators, constant(result, labels, opened[0]))
     outcome = inner(*opened) if inner is not None else None
+    if outcome is None and tree is not None:
+        outcome = of_one_number(name, tree, opened)
     if outcome is None:
-        return poisoned(name, f"{name} of a latent value has no closed form here", *values)
+        return poisoned(name, _reason(name, opened, tree), *values)
     if isinstance(outcome, Poison):
         return outcome.spread(values[0].shape, values)
     return close(indicators, broadcast([outcome], opened[0].shape)[0])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.expression import Tree
+from lowerbound.joint.functions import raised as raised_expression
+from lowerbound.joint.functions import split_log
 from lowerbound.joint.indicators import elementwise, expose
 from lowerbound.joint.terms import Array, Atom, Factor, Term, is_static
 from lowerbound.joint.value import Operand, Poison, Value, add, constant, dense, lift, times
+
+OPERAND: Final[Tree] = ("operand", 0)
 
 
 def monomial(value: Value) -> tuple[Value, tuple[Factor[Atom], ...]] | None:
@@ -67,9 +72,11 @@ def power(operand: Operand, exponent: float) -> Value | Poison:
             return times(*[value] * int(exponent))
         return None
 
+    tree = ("power", OPERAND, ("number", exponent))
+
     if exponent in (2.0, 3.0, 4.0) and isinstance(operand, Value) and expose([operand]) is None:
         return times(*[operand] * int(exponent))
-    return elementwise(f"power {exponent:g}", lambda a: _power(a, exponent), [operand], inner)
+    return elementwise(f"power {exponent:g}", lambda a: _power(a, exponent), [operand], inner, tree)
 
 
 def _power(array: Array, exponent: float) -> Array:
@@ -88,6 +95,11 @@ def _raise(latents: tuple[Factor[Atom], ...], exponent: float) -> tuple[Factor[A
             free or (exponent >= 0 and exponent.is_integer() and atom.domain != "matrix")
         ):
             raised.append(Factor(replace(atom, parameter=atom.parameter * exponent), factor.index))
+        elif atom.function == "expression":
+            changed = raised_expression(factor, exponent)
+            if changed is None:
+                return None
+            raised.append(changed)
         elif exponent >= 0 and exponent.is_integer():
             raised += [factor] * int(exponent)
         else:
@@ -112,35 +124,47 @@ def logarithm(operand: Operand) -> Value | Poison:
                 log = with_atom(value, factor, function="log", parameter=1.0)
             elif atom.function == "power1m":
                 log = with_atom(value, factor, function="log1m", parameter=1.0)
+            elif atom.function == "expression":
+                found = split_log(factor)
+                if found is None:
+                    return None
+                parts.append(found[0].expand(found[1], value))
+                continue
             else:
                 return None
             parts.append(times(log, atom.parameter))
         return add(*parts)
 
-    return elementwise("log", _numpy_or_jax("log"), [operand], inner)
+    return elementwise("log", _numpy_or_jax("log"), [operand], inner, ("log", OPERAND))
 
 
 def exponential(operand: Operand) -> Value | Poison:
     """The exponential of a constant plus multiples of logs of latents is a monomial."""
 
     def inner(value: Value) -> Value | Poison | None:
-        fixed = tuple(term for term in value.terms if not term.latents)
+        fixed: list[Term] = []
+        others: list[Term] = []
         factors: list[Factor[Atom]] = []
         for term in value.terms:
             if not term.latents:
+                fixed.append(term)
                 continue
-            if len(term.latents) != 1 or term.constants or not _plain(term, value):
-                return None
+            plain = len(term.latents) == 1 and not term.constants and _plain(term, value)
+            function = {"log": "power", "log1m": "power1m"}.get(term.latents[0].atom.function)
+            if not plain or function is None:
+                others.append(term)
+                continue
             (factor,) = term.latents
-            function = {"log": "power", "log1m": "power1m"}.get(factor.atom.function)
-            if function is None:
-                return None
             atom = replace(factor.atom, function=function, parameter=term.coefficient)
             factors.append(Factor(atom, factor.index))
-        scale: Operand = exponential(replace(value, terms=fixed)) if fixed else 1.0
-        return times(scale, replace(value, terms=(Term(1.0, (), tuple(factors)),)))
+        if not factors:
+            return None
+        rest: Operand = 1.0
+        if fixed or others:
+            rest = exponential(replace(value, terms=(*fixed, *others)))
+        return times(rest, replace(value, terms=(Term(1.0, (), tuple(factors)),)))
 
-    return elementwise("exp", _numpy_or_jax("exp"), [operand], inner)
+    return elementwise("exp", _numpy_or_jax("exp"), [operand], inner, ("exp", OPERAND))
 
 
 def _plain(term: Term, value: Value) -> bool:

@@ -23,6 +23,8 @@ from lowerbound.joint.derive import (
     trace_program,
 )
 from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
+from lowerbound.joint.integrals import build
+from lowerbound.joint.normal import fuse, projections_of, without_projections
 from lowerbound.joint.statistics import Misfit, find_blocks
 from lowerbound.joint.terms import Array
 from lowerbound.joint.value import Operand, Poison, Value, full, sites_of
@@ -131,26 +133,41 @@ def _structure(
         if isinstance(value, Poison):
             residuals.append(_from_poison(model, latents, site, value))
         else:
-            entries += [Entry(site, term) for term in value.terms]
+            entries += [Entry(site, fuse(term, latents)) for term in value.terms]
     restrictions, unusable = _restrictions(model, derivation, latents)
     residuals += unusable
     entries, coupled = separate(entries, latents)
     fixed = {r.latent: (r.kind, r.settings) for r in restrictions}
-    blocks, misfits = find_blocks(entries, latents, fixed, partition, coupled, apart)
-    misfits += _base_measure_misfits(entries)
+    projected = projections_of(entries)
+    seen = without_projections(entries, projected)
+    blocks, misfits = find_blocks(seen, latents, fixed, partition, coupled, apart)
+    misfits += _base_measure_misfits(entries) + _not_gaussian(entries, latents, fixed)
     residuals += [_from_misfit(model, latents, misfit) for misfit in misfits]
     if residuals:
-        return Structure(tuple(blocks), (), _unique(residuals))
+        bare = tuple(replace(block, atoms=()) for block in blocks)
+        return Structure(bare, (), _unique(residuals))
     blocks = [_with_extras(block, restrictions, store) for block in blocks]
     blocks = [_with_presence(block, derivation.masks, store) for block in blocks]
+    bare = tuple(replace(block, atoms=()) for block in blocks)  # no array outlives the derivation
     try:
-        summands = compile_terms(entries, blocks, store)
+        integrals = {
+            projection: build(number, projection, atoms, blocks, store)
+            for number, (projection, atoms) in enumerate(projected.items())
+        }
+        summands = compile_terms(entries, blocks, store, integrals)
     except UnreadableError as error:
-        return Structure(tuple(blocks), (), (_from_unreadable(model, latents, error),))
-    return Structure(tuple(blocks), summands, ())
+        return Structure(bare, (), (_from_unreadable(model, latents, error),))
+    return Structure(bare, summands, ())
 
 
 def _with_extras(block: Block, restrictions: Sequence[Restriction], store: Store) -> Block:
+    if block.kind == "free":
+        slots = {
+            f"s{s}a{k}": store.put(array)
+            for s, atom in enumerate(block.atoms)
+            for k, array in enumerate(atom.expression.arrays if atom.expression else ())
+        }
+        return replace(block, extras=slots)
     for r in restrictions:
         if r.latent in block.sites:
             return replace(block, extras={k: store.put(a) for k, a in r.extras.items()})
@@ -184,10 +201,24 @@ def _restrictions(
             continue
         sites = sorted(sites_of(constraint.value))
         site = next(s for s in model.sites if s.name == constraint.site)
-        unusable.append(
-            Residual(constraint.site, tuple(sites), "an observed Delta", outcome, site.where)
-        )
+        what = "its count" if constraint.site in latents else "an observed Delta"
+        unusable.append(Residual(constraint.site, tuple(sites), what, outcome, site.where))
     return usable, unusable
+
+
+def _not_gaussian(
+    entries: Sequence[Entry],
+    latents: Mapping[str, Latent],
+    fixed: Mapping[str, tuple[str, dict[str, object]]],
+) -> list[Misfit]:
+    """Functions of linear combinations of sites whose factor cannot be Gaussian."""
+    return [
+        Misfit(site, entry.site, str(factor.atom), "the data truncate it")
+        for entry in entries
+        for factor in entry.term.latents
+        if factor.atom.projection is not None
+        for site in sorted(factor.atom.projection.sites & set(fixed))
+    ]
 
 
 def _base_measure_misfits(entries: Sequence[Entry]) -> list[Misfit]:
@@ -263,7 +294,11 @@ def _from_unreadable(
     model: Model, latents: Mapping[str, Latent], error: UnreadableError
 ) -> Residual:
     sites = error.block.sites
-    factors = [str(f.atom) for f in error.entry.term.latents if f.atom.site in sites]
+    factors = [
+        str(f.atom)
+        for f in error.entry.term.latents
+        if f.atom.site in sites or (f.atom.projection and f.atom.projection.sites & set(sites))
+    ]
     product = " * ".join(factors)
     reason = f"no factor of {', '.join(sites)} has the statistic {product}"
     misfit = Misfit(sites[0], error.entry.site, product, reason)

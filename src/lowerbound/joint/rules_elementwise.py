@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from lowerbound.joint import static
+from lowerbound.joint.expression import OPERATIONS, Tree, evaluate
 from lowerbound.joint.indicators import elementwise
 from lowerbound.joint.monomials import exponential, logarithm, power
 from lowerbound.joint.terms import Array, Factor, Term, is_static
@@ -42,12 +43,30 @@ def _on_constants(
 
 def _opaque(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
     """A function that passes inside indicators and is known on constants alone."""
+    operation = {"lgamma": "log Gamma"}.get(name, name)
 
     def rule(*operands: Operand, aval: Any, **_: Any) -> Outcome:
         dtype = float if name == "is_finite" else aval.dtype
-        return elementwise(name, _on_constants(name, function, dtype), operands)
+        tree = _tree(operation, operands) if np.issubdtype(aval.dtype, np.floating) else None
+        return elementwise(name, _on_constants(name, function, dtype), operands, tree=tree)
 
     return rule
+
+
+def _tree(operation: str, operands: Sequence[Operand]) -> Tree | None:
+    """The operation on its operands as a tree, where trees have it."""
+    if operation not in OPERATIONS:
+        return None
+    return (operation, *(("operand", i) for i in range(len(operands))))
+
+
+def _is_finite(a: Operand, *, aval: Any, **_: Any) -> Outcome:
+    """Whether a number is finite; a latent value always is."""
+
+    def inner(value: Value) -> Outcome:
+        return replace(value, terms=(Term(1.0),))
+
+    return elementwise("is_finite", _on_constants("is_finite", lax.is_finite, float), [a], inner)
 
 
 def _logical(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
@@ -79,13 +98,15 @@ def _divide(a: Operand, b: Operand, *, aval: Any, **_: Any) -> Outcome:
 
 
 def _pow(base: Operand, exponent: Operand, *, aval: Any, **_: Any) -> Outcome:
-    fixed = _number(exponent)
+    fixed = number_in(exponent)
     if fixed is not None:
         return power(base, fixed)
-    return elementwise("pow", _on_constants("pow", lax.pow, aval.dtype), [base, exponent])
+    operands = [base, exponent]
+    on_constants = _on_constants("pow", lax.pow, aval.dtype)
+    return elementwise("pow", on_constants, operands, tree=_tree("power", operands))
 
 
-def _number(operand: Operand) -> float | None:
+def number_in(operand: Operand) -> float | None:
     """The number that a static constant repeats, if it does."""
     value = lift(operand)
     if len(value.terms) == 1 and not value.terms[0].factors:
@@ -138,13 +159,18 @@ def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
                 elementwise("==", lambda w, n=number: 1.0 * (w == n), [which])
                 for number in range(len(values))
             ]
-        elif len(values) == 2:
+        elif len(values) == 2 and not _has_expression(which):
             masks = [add(1.0, times(which, -1.0)), which]
         else:
             return None
         return add(*(_masked(v, mask) for v, mask in zip(values, masks, strict=True)))
 
-    return elementwise("where", on_constants, [which, *cases], inner)
+    tree = ("where", ("operand", 0), ("operand", 2), ("operand", 1)) if len(cases) == 2 else None
+    return elementwise("where", on_constants, [which, *cases], inner, tree)
+
+
+def _has_expression(value: Value) -> bool:
+    return any(f.atom.function == "expression" for term in value.terms for f in term.latents)
 
 
 def _masked(value: Value, mask: Outcome) -> Outcome:
@@ -173,7 +199,7 @@ def _compare(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
                         return step
             return None
 
-        return elementwise(name, on_constants, [a, b], inner)
+        return elementwise(name, on_constants, [a, b], inner, _tree(name, [a, b]))
 
     return rule
 
@@ -200,6 +226,41 @@ def _step(latent: Value, threshold: Value, operation: str) -> Value | None:
     return replace(latent, terms=(Term(1.0), replace(step, coefficient=-1.0)))
 
 
+def applied(name: str, tree: Tree) -> Callable[..., Outcome]:
+    """The function that a tree in its operands is, on values."""
+
+    def on_constants(*arrays: Array) -> Array:
+        # The operands take the place of the tree's constant arrays.
+        floats = [jnp.asarray(a, float) if is_static(a) else a * 1.0 for a in arrays]
+        result: Array = evaluate(_operands_as_arrays(tree), jnp.zeros(()), floats)
+        return result
+
+    def rule(*operands: Operand) -> Outcome:
+        return elementwise(name, on_constants, operands, tree=tree)
+
+    return rule
+
+
+def _operands_as_arrays(tree: Tree) -> Tree:
+    if tree[0] == "operand":
+        return ("array", tree[1])
+    if tree[0] == "number":
+        return tree
+    return (tree[0], *map(_operands_as_arrays, tree[1:]))
+
+
+_A: Tree = ("operand", 0)
+_B: Tree = ("operand", 1)
+
+# Jitted functions that are known as a whole: their own guards would hide what they are.
+NAMED: dict[str, Callable[..., Outcome]] = {
+    "softplus": applied("softplus", ("softplus", _A)),
+    "logaddexp": applied(
+        "logaddexp", ("add", _B, ("softplus", ("add", _A, ("mul", ("number", -1.0), _B))))
+    ),
+    "log_ndtr": applied("log_ndtr", ("log Phi", _A)),
+}
+
 RULES: dict[str, Callable[..., Any]] = {
     "add": lambda a, b, **_: add(a, b),
     "add_any": lambda a, b, **_: add(a, b),
@@ -220,6 +281,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "copy": lambda a, **_: add(a, 0.0),
     "copy_p": lambda a, **_: add(a, 0.0),
     "stop_gradient": lambda a, **_: add(a, 0.0),
+    "is_finite": _is_finite,
     "select_n": _select,
     **{
         name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
@@ -231,7 +293,7 @@ RULES: dict[str, Callable[..., Any]] = {
         name: _opaque(name, getattr(lax, function))
         for name, function in {
             "abs": "abs", "sign": "sign", "max": "max", "min": "min", "floor": "floor",
-            "ceil": "ceil", "rem": "rem", "is_finite": "is_finite", "logistic": "logistic",
+            "ceil": "ceil", "rem": "rem", "logistic": "logistic",
             "tanh": "tanh", "sin": "sin", "cos": "cos", "erf": "erf", "erfc": "erfc",
             "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "atan2": "atan2",
             "exp2": "exp2", "cbrt": "cbrt", "clamp": "clamp",

@@ -6,12 +6,16 @@ rules look at terms alone, never at pairs of distributions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lowerbound.errors import BlockError
 from lowerbound.joint.blocks import Block, Entry, Layout
 from lowerbound.joint.derive import Latent
+from lowerbound.joint.expression import Expression
+from lowerbound.joint.functions import Element, Functions
 from lowerbound.joint.gaussians import (
     Uses,
     gaussian_groups,
@@ -19,6 +23,7 @@ from lowerbound.joint.gaussians import (
     quadratic_pairs,
     with_precision,
 )
+from lowerbound.joint.terms import Atom, Factor
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,15 @@ def find_blocks(
     `partition` are the groups the user asks for; sites `apart` never join the others.
     """
     uses = {name: _uses(entries, name) for name in latents}
-    misfits = [m for name, latent in latents.items() for m in _check_atoms(latent, uses[name])]
+    ordered = set(sequential)
+    free: set[str] = set()
+    misfits: list[Misfit] = []
+    for name, latent in latents.items():
+        found = _check_atoms(latent, uses[name])
+        if found and latent.domain in FREE_DOMAINS and name not in fixed:
+            free.add(name)
+            found = _check_free(latent, uses[name], name in ordered)
+        misfits += found
     for name, latent in latents.items():
         if latent.domain == "real" and name not in {m.latent for m in misfits}:
             misfits += _check_degree(entries, name)
@@ -61,13 +74,15 @@ def find_blocks(
     taken: set[str] = set()
     for group in groups:
         other_side = {n for n in latents if (n in alone) != (next(iter(group.layouts)) in alone)}
-        excluded = bad | taken | other_side
+        excluded = bad | taken | other_side | free
         block = with_precision(entries, latents, uses, group, excluded, partition)
         taken |= set(block.sites)
         blocks.append(block)
-    ordered = set(sequential)
     for name, latent in latents.items():
         if name in taken or name in bad:
+            continue
+        if name in free:
+            blocks.append(_free(latent, uses[name]))
             continue
         blocks.append(_leaf(latent, uses[name], fixed.get(name), name in ordered))
     place = {name: i for i, name in enumerate(latents)}
@@ -103,12 +118,17 @@ _ALLOWED: dict[str, set[str]] = {
     "matrix": {"power", "inverse", "logdet"},
     "discrete": {"indicator"},
     "count": {"power", "logfactorial"},
+    "polya_gamma": {"power"},
+    "inverse_gaussian": {"power"},
+    "point": {"power"},
 }
 
 
 def _check_atoms(latent: Latent, uses: Uses) -> list[Misfit]:
     """The first use of a site that no factor of its own can absorb, if there is one."""
     allowed = _ALLOWED.get(latent.domain, set())
+    if latent.domain == "interval":  # no named family lives there
+        return [Misfit(latent.name, latent.name, latent.name, "its support is an interval")]
     powers: dict[float, Entry] = {}
     for entry, factors in uses:
         for factor in factors:
@@ -129,6 +149,51 @@ def _check_atoms(latent: Latent, uses: Uses) -> list[Misfit]:
         left = f"{latent.name}^{others[-1]:g}"
         return [Misfit(latent.name, last.site, left, reason)]
     return []
+
+
+# --------------------------------------------------------------------------------------------------
+# Free-form factors
+
+
+FREE_DOMAINS = ("positive", "unit", "interval")
+MAX_FREE_NUMBERS = 200_000  # numbers in a statistic, each evaluated at every node of a quadrature
+
+
+def _check_free(latent: Latent, uses: Uses, sequential: bool) -> list[Misfit]:
+    """What no factor of one number at a time can absorb."""
+    for entry, factors in uses:
+        if sequential and len(factors) > 1:
+            left = " * ".join(str(f.atom) for f in factors)
+            return [Misfit(latent.name, entry.site, left, "its elements meet in one term")]
+        for factor in factors:
+            expression = _expression(factor)
+            size = math.prod((*latent.shape, *expression.sizes))
+            if size > MAX_FREE_NUMBERS:
+                reason = f"{size} functions of it are too many for a quadrature"
+                return [Misfit(latent.name, entry.site, str(factor.atom), reason)]
+    return []
+
+
+def _expression(factor: Factor[Atom]) -> Expression:
+    if factor.atom.expression is not None:
+        return factor.atom.expression
+    return Expression(Functions(Element.of(factor)).factor(factor))
+
+
+def _free(latent: Latent, uses: Uses) -> Block:
+    """The optimal factor of a scalar whose statistics have no name (eq:optimal-qj)."""
+    atoms = {f.atom: _expression(f) for _, factors in uses for f in factors}
+    bounds = {"positive": (0.0, math.inf), "unit": (0.0, 1.0)}
+    lower, upper = bounds.get(latent.domain, (latent.lower, latent.upper))
+    static: dict[str, Any] = {
+        "trees": tuple(e.tree for e in atoms.values()),
+        "sizes": tuple(e.sizes for e in atoms.values()),
+        "axes": tuple(e.axes for e in atoms.values()),
+        "lower": lower,
+        "upper": upper,
+    }
+    layout = Layout(latent.shape, tuple(range(len(latent.shape))))
+    return Block(0, "free", {latent.name: layout}, latent.shape, static, atoms=tuple(atoms))
 
 
 def _check_degree(entries: Sequence[Entry], name: str) -> list[Misfit]:
@@ -167,6 +232,8 @@ def _leaf(
             kind, static = "categorical", {"dim": len(latent.support_values)}
         case "count":
             kind = "poisson"
+        case "polya_gamma" | "inverse_gaussian" | "point":
+            kind = latent.domain
         case _:
             kind = "normal"
     if fixed is not None:

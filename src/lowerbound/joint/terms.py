@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.expression import Expression, array_key, text
+
 Array = np.ndarray | jax.Array
 Index = Union["Label", "Gather"]
 A = TypeVar("A", "Atom", "Constant")
@@ -56,13 +58,17 @@ class Atom:
 
     `function` is one of power (z^p), log, log1m (log(1 - z)), power1m ((1 - z)^p), indicator
     (one trailing axis of categories, `parameter` many), logdet and inverse (of the trailing
-    matrix), logfactorial, and step (1[z > threshold], with `parameter` the threshold).
+    matrix), logfactorial, step (1[z > threshold], with `parameter` the threshold), and expression
+    (any scalar function, with trailing axes for the constants in it). With a `projection`, the
+    function is one of a linear combination of real sites.
     """
 
     site: str
     function: str = "power"
     parameter: float = 1.0
-    domain: str = "real"  # real, positive, unit, simplex, matrix, discrete, count
+    domain: str = "real"  # real, positive, unit, interval, simplex, matrix, discrete, count
+    expression: Expression | None = None
+    projection: Any = None  # projections.Projection
 
     def __str__(self) -> str:
         match self.function:
@@ -80,6 +86,8 @@ class Atom:
                 return f"log|{self.site}|"
             case "inverse":
                 return f"{self.site}^-1"
+            case "expression" if self.expression is not None:
+                return text(self.expression.tree, self.site)
             case "step":
                 return f"1[{self.site} > {self.parameter:g}]"
             case other:
@@ -99,6 +107,16 @@ class Factor(Generic[A]):
 
     atom: A
     index: tuple[Index, ...]
+
+    @property
+    def own(self) -> tuple[Index, ...]:
+        """The index of the latent element, without the trailing axes of the function of it."""
+        if not isinstance(self.atom, Atom):
+            return self.index
+        if self.atom.function == "indicator":
+            return self.index[:-1]
+        trailing = len(self.atom.expression.sizes) if self.atom.expression else 0
+        return self.index[: len(self.index) - trailing]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,13 +158,6 @@ def labels_of(index: Index) -> tuple[Label, ...]:
 def is_static(array: Array) -> bool:
     """Whether the array's values are known while deriving (NumPy), not only when running."""
     return isinstance(array, np.ndarray)
-
-
-def array_key(array: Array) -> object:
-    """Equal keys mean equal arrays; traced arrays are compared by identity."""
-    if isinstance(array, np.ndarray):
-        return (array.shape, array.dtype.str, array.tobytes()) if array.size <= 4096 else id(array)
-    return id(array)
 
 
 def index_key(index: Index) -> object:

@@ -81,7 +81,8 @@ def sites_of(*operands: Operand) -> frozenset[str]:
         if isinstance(operand, Poison):
             found |= operand.sites
         elif isinstance(operand, Value):
-            found |= {f.atom.site for term in operand.terms for f in term.latents}
+            for atom in (f.atom for term in operand.terms for f in term.latents):
+                found |= {atom.site} if atom.projection is None else atom.projection.sites
     return frozenset(found)
 
 

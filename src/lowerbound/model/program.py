@@ -29,6 +29,14 @@ _INTERNAL = tuple(
 )
 _INTERNAL_FILES = (contextlib.__file__, functools.__file__)
 
+# What JAX raises when Python needs the value of a traced array.
+INSPECTION = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
 
 def execute(
     function: Callable[..., Any],
@@ -60,11 +68,12 @@ def python_values(wanted: bool) -> contextlib.AbstractContextManager[None]:
 
 
 class Inspector(Messenger):  # type: ignore[misc]
-    """Notes the line of every site; rejects what the analysis cannot express."""
+    """Notes the line of every site and parameter; rejects what the analysis cannot express."""
 
     def __init__(self) -> None:
         super().__init__()
         self.where: dict[str, str] = {}
+        self.parameters: dict[str, str] = {}  # those without a value, and their lines
 
     def process_message(self, msg: Message) -> None:
         """Note the site's line, or reject the message."""
@@ -75,11 +84,7 @@ class Inspector(Messenger):  # type: ignore[misc]
                 raise DuplicateSiteError(name, self.where[name], here)
             self.where[name] = here
         elif kind == "param" and msg["value"] is None:
-            raise UnsupportedModelError(
-                f"Site '{name}' is a numpyro.param   ({user_line(sys._getframe(1))}).\n"
-                "Expected latent variables with priors. Give it a prior with numpyro.sample, or "
-                f"fix it: numpyro.handlers.substitute(model, data={{'{name}': value}})."
-            )
+            self.parameters.setdefault(name, user_line(sys._getframe(1)))
         elif kind == "plate":
             size, subsample_size = msg["args"]
             if subsample_size is not None and subsample_size != size:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import ParameterSiteError
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
@@ -113,6 +114,8 @@ def record(
         args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
         with python_values(bool(concrete)):
             messages = execute(function, args, kwargs, inspector, PriorDraw(key))
+        if inspector.parameters:
+            raise ParameterSiteError(inspector.parameters)
         outputs: list[Any] = []
         entries.clear()
         for name, message in messages.items():

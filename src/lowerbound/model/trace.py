@@ -17,18 +17,10 @@ from lowerbound.errors import ShapeError, UnsupportedModelError
 from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
 from lowerbound.model.missing import missing_masks
-from lowerbound.model.program import error_line, error_site
+from lowerbound.model.program import INSPECTION, error_line, error_site
 from lowerbound.model.record import Entry, Record, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.validate import check_data, check_sites, check_support, check_use
-
-# What JAX raises when Python needs the value of a traced array.
-_INSPECTION = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 
 
 def trace_model(
@@ -91,18 +83,18 @@ def _record(
     """Run the program; where it inspects data, with as few data arguments fixed as will do."""
     try:
         return _wrapped(function, arguments, (), key), ()
-    except _INSPECTION as error:
+    except INSPECTION as error:
         everything = tuple(arguments.data)
         try:
             whole = _wrapped(function, arguments, everything, key)
-        except _INSPECTION as again:
+        except INSPECTION as again:
             raise _control_flow(again) from again
         if not everything:
             raise _control_flow(error) from error
     for name in everything if len(everything) > 1 else ():
         try:
             return _wrapped(function, arguments, (name,), key), (name,)
-        except _INSPECTION:
+        except INSPECTION:
             continue
     return whole, everything
 
@@ -112,7 +104,7 @@ def _wrapped(
 ) -> Record:
     try:
         return record(function, arguments, concrete, key)
-    except _INSPECTION:
+    except INSPECTION:
         raise
     except (TypeError, ValueError, AssertionError) as error:
         if isinstance(error, ShapeError) or not _is_about_shapes(error):

@@ -50,7 +50,7 @@ def _by_sweep(fit: Fit, ax: Axes) -> None:
     ax.plot(sweeps[-1], values[-1], "o", color=COLOURS[0], ms=5)
     if len(ends) > 1:
         ax.legend(frameon=False, fontsize=8, loc="lower right")
-    ax.set_xlabel("sweep", fontsize=9)
+    ax.set_xlabel(fit.history.step, fontsize=9)
     ax.set_ylabel("ELBO (nats)", fontsize=9)
     bare(ax)
 

@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, Summand, energy, gradient
 from lowerbound.update.rule import step_towards
+
+MAX_HALVINGS = 12
+ROUNDING = 32.0  # units in the last place by which the ELBO may seem to fall
 
 
 class State(NamedTuple):
@@ -75,6 +79,9 @@ class Sweep:
         if self.family.blocks[number].sequential:
             state = self._in_turn(arrays, state, number, mine, step)
             return state, energy(last, arrays, state.means)
+        if any(number in s.curved for s in mine):
+            state = self._safeguarded(arrays, state, number, mine, step)
+            return state, energy(last, arrays, state.means)
         rest = [s for s in mine if self.last_block(s) != number]
         parts = [gradient(part, arrays, state.means, number) for part in (last, rest) if part]
         target = parts[0] if len(parts) == 1 else jax.tree.map(jnp.add, *parts)
@@ -83,6 +90,60 @@ class Sweep:
         mean = self.family.families[number].mean(natural)
         score = inner(parts[0], mean) if last else jnp.zeros(())
         return state.replaced(number, natural, mean), score
+
+    def _safeguarded(
+        self,
+        arrays: Sequence[Array],
+        state: State,
+        number: int,
+        summands: Sequence[Summand],
+        step: float | Array,
+    ) -> State:
+        """A natural-gradient step where the energy is not affine in the block's mean.
+
+        The target is then no optimum: the step is halved until the factor is proper and the ELBO
+        does not fall; when none of the steps will do, the factor stays.
+        """
+        family = self.family.families[number]
+        target = gradient(summands, arrays, state.means, number)
+        before = state.naturals[number]
+
+        def score(natural: Natural, mean: Mean) -> Array:
+            new = state.replaced(number, natural, mean)
+            entropy = self.family.entropy(new.naturals, new.means, arrays, number)
+            return energy(summands, arrays, new.means) + entropy
+
+        first = score(before, state.means[number])
+        lowest = first - ROUNDING * float(np.finfo(first.dtype).eps) * (1.0 + abs(first))
+
+        def tried(step: float | Array) -> tuple[Natural, Mean, Array]:
+            natural = step_towards(before, target, step)
+            natural = self.family.present(natural, arrays, number)
+            mean = family.mean(natural)
+            value = score(natural, mean)
+            proper = family.in_domain(natural).all() & jnp.isfinite(value)
+            # From a start without a finite bound, any finite one is progress.
+            return natural, mean, proper & ((value >= lowest) | ~jnp.isfinite(first))
+
+        Trial = tuple[Array, Natural, Mean, Array]
+
+        def more(trial: Trial) -> Array:
+            halvings, _, _, accepted = trial
+            return ~accepted & (halvings < MAX_HALVINGS)
+
+        def halve(trial: Trial) -> Trial:
+            halvings = trial[0] + 1
+            return halvings, *tried(step * 0.5 ** halvings.astype(float))
+
+        start = (jnp.zeros((), int), *tried(step))
+        _, natural, mean, accepted = jax.lax.while_loop(more, halve, start)
+
+        def kept(new: Array, old: Array) -> Array:
+            return jnp.where(accepted, new, old)
+
+        natural = jax.tree.map(kept, natural, before)
+        mean = jax.tree.map(kept, mean, dict(state.means[number]))
+        return state.replaced(number, natural, mean)
 
     def _in_turn(
         self,

@@ -1,0 +1,46 @@
+"""What every variational density offers, and what can be solved given a few scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from jax import Array
+from numpyro.distributions import Distribution
+
+Parameters = Any  # a tree of arrays
+
+
+class Variational(Protocol):
+    """A density q(z) with parameters in a tree of arrays."""
+
+    def sample(
+        self, parameters: Parameters, key: Array, shape: tuple[int, ...] = ()
+    ) -> dict[str, Array]:
+        """Independent draws of all sites, with leading axes `shape`."""
+        ...
+
+    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise."""
+        ...
+
+    def marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of one site under q, as a NumPyro distribution."""
+        ...
+
+
+class Inner(Protocol):
+    """The best q(z | theta) at given scalars theta; all of it can be traced and mapped."""
+
+    @property
+    def family(self) -> Variational:
+        """The density of the sites that are left."""
+        ...
+
+    def first(self, theta: Mapping[str, Array]) -> Parameters:
+        """Parameters to start from."""
+        ...
+
+    def solve(self, theta: Mapping[str, Array], parameters: Parameters) -> tuple[Parameters, Array]:
+        """The parameters at convergence, and the ELBO with theta observed, log p(theta) in it."""
+        ...

@@ -1,0 +1,85 @@
+"""`fit` by a Gaussian on the unconstrained space: start, ascend, and measure the answer."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.bound.draws import normal_draws
+from lowerbound.errors import ConvergenceWarning
+from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.fit.bar import Bar
+from lowerbound.fit.blackbox_engines import LIMIT, MOST_STAGES, evaluate, solve_fixed, solve_match
+from lowerbound.fit.blackbox_record import GaussianRun, Solution, Watch, draw_seed
+from lowerbound.fit.blackbox_stochastic import solve_stochastic
+from lowerbound.fit.blackbox_target import Target, target_for
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.model import Model
+from lowerbound.update.gaussian import distance
+
+MEASURE = 1024  # fresh draws that measure the answer, at least
+
+
+def run_gaussian(
+    model: Model, method: Gaussian, seed: int = 0, progress: bool | None = None
+) -> GaussianRun:
+    """Fit a Gaussian to a traced model, as the method says."""
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        target = target_for(model, precision(method))
+        rank, engine = method.chosen_rank(target.size), method.chosen_engine(target.size)
+        target.prepare()
+        engines = {"fixed": solve_fixed, "match": solve_match, "stochastic": solve_stochastic}
+        with Bar(progress, 2 * LIMIT, "Gaussian", "step") as bar:
+            watch = Watch(bar)
+            solution = engines[engine](target, method, rank, seed, watch)
+            family = UnconstrainedGaussian(target.coordinates, target.data, target.compiled)
+            elbo, error, shift = _measured(target, family, solution, seed)
+        if not solution.converged:
+            remedy = "Loosen tolerance, or start elsewhere with lb.Gaussian(init=...)."
+            warnings.warn(ConvergenceWarning(solution.reason, remedy), stacklevel=3)
+        return GaussianRun(
+            family=family,
+            parameters=solution.parameters,
+            elbo=elbo,
+            elbo_error=error,
+            shift=shift,
+            draws=solution.draws,
+            history=np.array(watch.elbo),
+            history_seconds=np.array(watch.seconds),
+            seconds=time.perf_counter() - watch.begun,
+            converged=solution.converged,
+            stop_reason=solution.reason,
+            restarts=solution.restarts,
+            rank=rank,
+            engine=engine,
+        )
+
+
+def _measured(
+    target: Target, family: UnconstrainedGaussian, solution: Solution, seed: int
+) -> tuple[float, float, float]:
+    """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
+    parameters, size = solution.parameters, max(solution.draws, MEASURE)
+    if "factor" in parameters or size <= 2 * target.size:
+        key = jax.random.key(draw_seed(seed, MOST_STAGES))
+        vectors = np.asarray(family.sample_unconstrained(parameters, key, size))
+        ratio = target(vectors)[0] - np.asarray(family.log_prob(parameters, jnp.asarray(vectors)))
+        return float(ratio.mean()), float(ratio.std() / np.sqrt(size)), np.nan
+    fresh = normal_draws(size, target.size, draw_seed(seed, MOST_STAGES))
+    diagonal = "scale" in parameters
+    root = np.diag(parameters["scale"]) if diagonal else parameters["scale_tril"]
+    found = evaluate(target, fresh, parameters["loc"], root)
+    error = float(found.deviation) / np.sqrt(size)
+    return float(found.elbo), error, float(distance(found, diagonal))
+
+
+def precision(method: Gaussian) -> np.dtype[Any]:
+    """float64 on CPU and float32 on an accelerator, unless the method says otherwise."""
+    if method.precision is not None:
+        return np.dtype(method.precision)
+    return np.dtype("float64" if jax.default_backend() == "cpu" else "float32")

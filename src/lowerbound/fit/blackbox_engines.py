@@ -1,0 +1,177 @@
+"""The engines that keep their draws fixed: the bound maximised, or the score matched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lowerbound.bound.draws import normal_draws
+from lowerbound.bound.estimated import Estimate, averaged, points
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.begin import given_values
+from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
+from lowerbound.fit.blackbox_start import (
+    Climb,
+    ImproperPosteriorError,
+    climb,
+    finite_rows,
+    flat_entries,
+    starting_points,
+)
+from lowerbound.fit.blackbox_target import Target
+from lowerbound.fit.engine import in_background
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin
+from lowerbound.update.matching import matched
+
+LIMIT = 200  # iterations for one set of draws
+AGREED = 0.05  # standard deviations by which four times the draws may move the answer
+COARSE = 0.01  # the tolerance of the first draws
+LEAST_DRAWS, MOST_STAGES = 256, 3
+_LEAST_RATE = 1e-3  # of score matching
+
+
+def solve_fixed(
+    target: Target, method: Gaussian, rank: str | int, seed: int, watch: Watch
+) -> Solution:
+    """Maximise the ELBO of fixed draws: few at first, then more until fresh ones agree."""
+    sizes = draw_sizes(method.draws, target.size)
+    # Importing and drawing Sobol points takes as long as a compilation: do both at once.
+    ahead = in_background(lambda: normal_draws(sizes[0], target.size, draw_seed(seed, 0)))
+    diagonal = rank == "diagonal"
+    climbs = begin_climbs(target, method, seed, diagonal)
+    best = max(climbs, key=lambda one: one.elbo)
+    for elbo in best.history:
+        watch.note(elbo)
+    ahead.result()
+    state, size = best.state, sizes[0]
+    for stage, size in enumerate(sizes):
+        draws = normal_draws(size, target.size, draw_seed(seed, stage))
+        # More draws will move the answer of the first ones anyway.
+        coarse = stage == 0 and len(sizes) > 1
+        aim = max(method.tolerance, COARSE) if coarse else method.tolerance
+        state, first = ascend(target, draws, state, aim, diagonal, watch)
+        _check_proper(target, state)
+        if stage and first <= AGREED:
+            break
+    converged, reason = _reason(state, method.tolerance)
+    restarts = tuple(restart(one) for one in climbs)
+    return Solution(_parameters(state, diagonal), size, converged, reason, restarts)
+
+
+def solve_match(
+    target: Target, method: Gaussian, rank: str | int, seed: int, watch: Watch
+) -> Solution:
+    """Match the score of log p over fixed draws, in closed form, until nothing moves."""
+    size = draw_sizes(method.draws, target.size)[: 2 if method.draws is None else 1][-1]
+    draws = normal_draws(size, target.size, draw_seed(seed, 0))
+    climbs = begin_climbs(target, method, seed, False)
+    best = max(climbs, key=lambda one: one.elbo)
+    loc, root = np.asarray(best.state.loc), np.asarray(best.state.root)
+    rate, move = float(size), np.inf
+    _, gradients = target(points(draws, loc, root))
+    for _ in range(LIMIT):
+        new_loc, new_root = matched(loc, root, points(draws, loc, root), gradients, rate)
+        new_values, new_gradients = target(points(draws, new_loc, new_root))
+        found = averaged(draws, new_values, new_gradients, new_root)
+        if not np.isfinite(found.elbo) and rate > _LEAST_RATE:
+            rate /= 4.0
+            continue
+        change = np.linalg.solve(root, np.column_stack([new_root, new_loc - loc]))
+        change[:, :-1] -= np.eye(len(loc))
+        move, loc, root, gradients = float(np.abs(change).max()), new_loc, new_root, new_gradients
+        watch.note(float(found.elbo))
+        if move <= method.tolerance:
+            break
+    converged = move <= method.tolerance
+    reason = f"mean and scale moved by less than {method.tolerance:g} standard deviations"
+    parameters = {"loc": loc, "scale_tril": root}
+    restarts = tuple(restart(one) for one in climbs)
+    return Solution(
+        parameters, size, converged, reason if converged else f"{LIMIT} iterations", restarts
+    )
+
+
+def begin_climbs(target: Target, method: Gaussian, seed: int, diagonal: bool) -> list[Climb]:
+    """The starts, each at its approximate optimum; raises when there is no good one."""
+    climbs = climb(target, starts_of(target, method, seed), diagonal)
+    _check_proper(target, max(climbs, key=lambda one: one.elbo).state)
+    return climbs
+
+
+def starts_of(target: Target, method: Gaussian, seed: int) -> np.ndarray:
+    """Starting points where log p is finite, one per row."""
+    given = None
+    if isinstance(method.init, Mapping):
+        given = given_values(target.coordinates.model, method)
+    return finite_rows(target, starting_points(target, method.starts, seed, given), seed)
+
+
+def ascend(
+    target: Target,
+    draws: np.ndarray,
+    state: Ascent,
+    tolerance: float,
+    diagonal: bool,
+    watch: Watch,
+) -> tuple[Ascent, float]:
+    """The ascent over some draws; also how far its start was from stationary for them."""
+    state, first = begin(state.loc, state.root), np.inf
+    for iteration in range(LIMIT):
+        found = evaluate(target, draws, state.trial_loc, state.trial_root)
+        state = advance(state, found, tolerance, diagonal)
+        first = float(state.error) if iteration == 0 else first
+        watch.note(float(state.found.elbo))
+        if state.status != RUNNING:
+            break
+    return state, first
+
+
+def evaluate(target: Target, draws: np.ndarray, loc: np.ndarray, root: np.ndarray) -> Estimate:
+    """The ELBO and its derivatives over some draws."""
+    values, gradients = target(points(draws, loc, root))
+    return averaged(draws, values, gradients, root)
+
+
+def draw_sizes(wanted: int | None, dimension: int) -> list[int]:
+    """Numbers of draws, stage by stage; more than twice the dimension, so that they whiten."""
+    if wanted is not None:
+        if wanted <= 2 * dimension:
+            raise ArgumentError(
+                f"Gaussian got draws={wanted} for a posterior of {dimension} dimensions.\n"
+                f"Expected more than {2 * dimension}, twice the dimension, or None."
+            )
+        return [wanted + wanted % 2]
+    least = LEAST_DRAWS
+    while least < 4 * dimension:
+        least *= 2
+    return [least * 4**stage for stage in range(MOST_STAGES)]
+
+
+def _check_proper(target: Target, state: Ascent) -> None:
+    entries = flat_entries(target, state)
+    if entries:
+        raise ImproperPosteriorError(entries)
+
+
+def _reason(state: Ascent, tolerance: float) -> tuple[bool, str]:
+    if state.status == RUNNING:
+        return False, f"{LIMIT} iterations"
+    if state.status == STALLED:
+        return False, "no step raises the ELBO"
+    if float(state.error) <= tolerance:
+        return True, f"mean and scale within {tolerance:g} standard deviations"
+    return True, "the ELBO no longer changes"
+
+
+def restart(one: Climb) -> GaussianRestart:
+    """The record of a start."""
+    names = ["iterations", "converged", "converged", "no step raises the ELBO", "far below others"]
+    return GaussianRestart(one.elbo, one.iterations, names[int(one.state.status)])
+
+
+def _parameters(state: Ascent, diagonal: bool) -> dict[str, np.ndarray]:
+    if diagonal:
+        return {"loc": np.asarray(state.loc), "scale": np.diagonal(state.root).copy()}
+    return {"loc": np.asarray(state.loc), "scale_tril": np.asarray(state.root)}

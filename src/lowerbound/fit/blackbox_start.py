@@ -1,0 +1,232 @@
+"""Where a Gaussian starts: the median of the prior, zero, and points around both, raced.
+
+Every start climbs with the 2d points of a cubature rule for draws: an approximate mode with its
+curvature, found from gradients alone and whatever the scales of the coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.bound.draws import cubature
+from lowerbound.bound.estimated import averaged, points
+from lowerbound.errors import LowerboundError
+from lowerbound.fit.blackbox_target import Target
+from lowerbound.joint.compilation import quickly
+from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, advance, begin
+
+LIMIT = 60  # iterations of a start
+TOLERANCE = 0.05
+WIDTH = 0.1  # of the first draws
+LEFT_BEHIND = 4  # the status of a start that was stopped for others
+_FAR_BELOW, _STEPS = 2.0, 20.0  # nats; steps like the next that would not reach the others
+_MORE = 120  # points that are looked at when no start is finite
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One start: where its ascent came to."""
+
+    state: Ascent
+    iterations: int
+    history: tuple[float, ...]
+
+    @property
+    def elbo(self) -> float:
+        """The ELBO over the draws of the ascent; -inf when no point was finite."""
+        return float(self.state.found.elbo)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the ascent came to rest."""
+        return int(self.state.status) in (CONVERGED, SETTLED)
+
+
+class NoFiniteStartError(LowerboundError):
+    """The log density is not finite at any point tried."""
+
+    def __init__(self, tried: int, sites: Sequence[str]) -> None:
+        lines = [f"  {site}" for site in sites]
+        super().__init__(
+            "\n".join(
+                [
+                    f"The log density is not finite at any of {tried} starting points: the median "
+                    "of the prior, zero, and points around them.",
+                    *lines,
+                    "Expected a point where it is finite. Give one with lb.Gaussian(init={site: "
+                    "value, ...}), or correct the data or the prior of that site.",
+                ]
+            )
+        )
+
+
+class ImproperPosteriorError(LowerboundError):
+    """The posterior has a flat direction."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        names = ", ".join(f"'{entry}'" for entry in entries)
+        super().__init__(
+            f"The posterior is improper: its log density is flat, or rises for ever, along {names} "
+            "on the unconstrained space.\n"
+            f"Expected a posterior that integrates to one. Give {names} a proper prior, or drop "
+            "what the data cannot tell apart."
+        )
+
+
+def climb(target: Target, locs: np.ndarray, diagonal: bool) -> list[Climb]:
+    """Ascend from all starts, with the points of all of them evaluated together."""
+    draws = cubature(target.size, 0)
+    root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
+    states = [begin(loc, root) for loc in locs]
+    histories: list[list[float]] = [[] for _ in states]
+    for _ in range(LIMIT):
+        active = [i for i, state in enumerate(states) if state.status == RUNNING]
+        if not active:
+            break
+        wanted = [points(draws, states[i].trial_loc, states[i].trial_root) for i in active]
+        values, gradients = target(np.concatenate(wanted))
+        for number, i in enumerate(active):
+            own = slice(number * len(draws), (number + 1) * len(draws))
+            found = averaged(draws, values[own], gradients[own], states[i].trial_root)
+            states[i] = advance(states[i], found, TOLERANCE, diagonal)
+            histories[i].append(float(states[i].found.elbo))
+        states = _without_hopeless(states)
+    return [Climb(s, len(h), tuple(h)) for s, h in zip(states, histories, strict=True)]
+
+
+def _without_hopeless(states: list[Ascent]) -> list[Ascent]:
+    """Stop the starts that creep along far below one that has come to rest."""
+    done = [float(s.found.elbo) for s in states if s.status in (CONVERGED, SETTLED)]
+    if not done:
+        return states
+    goal = max(done) - _FAR_BELOW
+    return [
+        s._replace(status=np.full((), LEFT_BEHIND))
+        if s.status == RUNNING and float(s.found.elbo + _STEPS * s.gain) < goal
+        else s
+        for s in states
+    ]
+
+
+def starting_points(
+    target: Target, starts: int, seed: int, given: Mapping[str, Any] | None
+) -> np.ndarray:
+    """Rows u: the median of the prior, zero, then draws of the prior and of U(-2, 2) in turn.
+
+    With values `given` for some sites, all rows have these.
+    """
+    rng = np.random.default_rng(seed)
+    count = max(starts, 2)
+    normal = rng.standard_normal((count, target.size))
+    normal[0] = 0.0
+    rows = _from_prior(target, normal)
+    uniform = rng.uniform(-2.0, 2.0, (count, target.size))
+    rows[1] = 0.0
+    rows[3::2] = uniform[3::2]
+    rows = np.where(np.isfinite(rows), rows, uniform)[:starts]
+    if given:
+        rows = _with_given(target, rows, given)
+    return rows
+
+
+def finite_rows(target: Target, rows: np.ndarray, seed: int) -> np.ndarray:
+    """The starting points where log p is finite; other points, where there is none.
+
+    Raises NoFiniteStartError, which names the site at fault, when none of these is finite either.
+    """
+    fine = _finite(target, rows)
+    if fine.any():
+        return np.asarray(rows[fine])
+    rng = np.random.default_rng(seed)
+    scales = np.repeat([0.1, 0.5, 2.0, 5.0], _MORE // 4)[:, None]
+    more = rng.uniform(-1.0, 1.0, (len(scales), target.size)) * scales
+    more[::2] += rows[0]
+    fine = _finite(target, more)
+    if not fine.any():
+        raise NoFiniteStartError(len(rows) + len(more), _at_fault(target, rows[0]))
+    return np.asarray(more[fine][: len(rows)])
+
+
+def _finite(target: Target, rows: np.ndarray) -> np.ndarray:
+    values, gradients = target(rows)
+    fine: np.ndarray = np.isfinite(values) & np.isfinite(gradients).all(axis=1)
+    return fine
+
+
+def _from_prior(target: Target, normal: np.ndarray) -> np.ndarray:
+    key = ("prior", len(normal))
+    if key not in target.compiled:
+
+        def prior(normal: Any, data: Any) -> Any:
+            return jax.vmap(lambda one: target.coordinates.prior(one, data))(normal)
+
+        target.compiled[key] = quickly(prior)
+    return np.array(target.compiled[key](normal, target.data), float)
+
+
+def _with_given(target: Target, rows: np.ndarray, given: Mapping[str, Any]) -> np.ndarray:
+    key = ("given", len(rows), tuple(sorted(given)))
+    if key not in target.compiled:
+
+        def replaced(rows: Any, values: Any, data: Any) -> Any:
+            def one(row: Any) -> Any:
+                known = target.coordinates.constrain(row, data)
+                return target.coordinates.unconstrain({**known, **values}, data)
+
+            return jax.vmap(one)(rows)
+
+        target.compiled[key] = quickly(replaced)
+    values = {name: np.asarray(value, float) for name, value in given.items()}
+    return np.array(target.compiled[key](rows, values, target.data), float)
+
+
+def _at_fault(target: Target, row: np.ndarray) -> list[str]:
+    """The sites whose log density is not finite at a point, and the parameters they have there."""
+    model = target.coordinates.model
+    values = target.coordinates.constrain(jax.numpy.asarray(row), target.data)
+    lines = []
+    for name, density in model.run(values, target.data).items():
+        total = float(np.sum(np.asarray(density.log_prob())))
+        if np.isfinite(total):
+            continue
+        site = {site.name: site for site in model.sites}[name]
+        inputs = ", ".join(
+            f"{parameter}={_shown(getattr(density.distribution, parameter, None))}"
+            for parameter in density.distribution.arg_constraints
+        )
+        lines.append(
+            f"Site '{name}' has log density {total} at the median of the prior: "
+            f"{type(density.distribution).__name__}({inputs})   ({site.where})"
+        )
+    return lines
+
+
+def _shown(parameter: Any) -> str:
+    array = np.asarray(parameter)
+    if array.dtype.kind not in "fiub" or array.size == 0:
+        return str(parameter)
+    low, high = array.min(), array.max()
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def flat_entries(target: Target, state: Ascent) -> list[str]:
+    """The entries of u along which q grows without end, the main ones; none when q is proper."""
+    lower = np.tril(np.asarray(state.found.curvature))
+    values, vectors = np.linalg.eigh(lower + np.tril(lower, -1).T)
+    direction = np.asarray(state.root) @ vectors[:, 0]
+    main = int(np.argmax(np.abs(direction)))
+    # A scale of e^500 has run off to infinity; a regression coefficient of 500 has not.
+    away = _FAR if target.coordinates.is_real(main) else _FAR_TRANSFORMED
+    far = max(float(np.linalg.norm(direction)), float(np.abs(state.loc[main])))
+    if values[0] > _FLAT or not far > away:
+        return []
+    share = np.abs(direction) / np.abs(direction).max()
+    return [target.coordinates.owner(int(i)) for i in np.argsort(-share) if share[i] > 0.1][:5]
+
+
+_FLAT, _FAR, _FAR_TRANSFORMED = 0.05, 1e7, 500.0

@@ -1,0 +1,117 @@
+"""log p on the unconstrained space with its gradient, compiled for batches of points."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, jaxprs_in_params
+
+from lowerbound.fit.engine import in_background
+from lowerbound.joint.compilation import quickly
+from lowerbound.model import Model
+from lowerbound.model.coordinates import Coordinates
+from lowerbound.model.dependence import digest
+
+BATCH = 64  # points that are evaluated together
+MOST_NUMBERS = 20_000_000  # that one batch may hold
+QUICK_BELOW = 30_000  # numbers computed for one point; programs of more are optimised
+_UNKNOWN_LENGTH = 10  # of a loop that ends by a condition, such as a solver's
+_CACHE_SIZE = 32
+_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """f(u) = log p(x, z(u)) + log |dz/du| of one model with its data.
+
+    `closed` is the traced f(u, data), `compiled` holds what equal programs share.
+    """
+
+    coordinates: Coordinates
+    data: dict[str, Any]
+    closed: ClosedJaxpr
+    dtype: np.dtype[Any]
+    batch: int
+    compiled: dict[object, Any]
+
+    @property
+    def size(self) -> int:
+        """The dimension of u."""
+        return self.coordinates.size
+
+    def __call__(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients at the rows of `vectors`, in double precision."""
+        program = self.prepare().result()
+        values, gradients = [], []
+        for begin in range(0, len(vectors), self.batch):
+            some = vectors[begin : begin + self.batch]
+            whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
+            whole[: len(some)] = some
+            value, gradient = program(whole, self.data)
+            values.append(np.asarray(value, float)[: len(some)])
+            gradients.append(np.asarray(gradient, float)[: len(some)])
+        return np.concatenate(values), np.concatenate(gradients)
+
+    def prepare(self) -> Future[Any]:
+        """The program, compiled in the background."""
+        if "batch" not in self.compiled:
+
+            def batch(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+                found: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(
+                    vectors
+                )
+                return found
+
+            shape = np.zeros((self.batch, self.size), self.dtype)
+            quick = numbers_computed(self.closed.jaxpr) <= QUICK_BELOW
+            jitted = quickly(batch) if quick else jax.jit(batch)
+            with jax.default_matmul_precision("highest"):
+                lowered = jitted.lower(shape, self.data)
+            self.compiled["batch"] = in_background(lowered.compile)
+        future: Future[Any] = self.compiled["batch"]
+        return future
+
+
+def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
+    """Log p and its gradient as a function of one vector u."""
+    leaves = jax.tree.leaves(data)
+    return jax.value_and_grad(lambda vector: jaxpr_as_fun(closed)(vector, *leaves)[0])
+
+
+def target_for(model: Model, dtype: np.dtype[Any] | None = None) -> Target:
+    """The target of a model; equal programs, with whatever data, share what is compiled."""
+    dtype = np.dtype(float) if dtype is None else dtype
+    coordinates = Coordinates.of(model)
+    data = {
+        name: array.astype(dtype) if array.dtype.kind == "f" else array
+        for name, array in model.arguments.data.items()
+    }
+    vector = np.zeros(coordinates.size, dtype)
+    closed = jax.make_jaxpr(coordinates.log_density)(vector, data)
+    key = digest(closed) + str(sorted(coordinates.shapes.items()))
+    compiled = _programs.setdefault(key, {})
+    _programs.move_to_end(key)
+    while len(_programs) > _CACHE_SIZE:
+        _programs.popitem(last=False)
+    largest = max((np.size(a) for a in data.values()), default=1) + coordinates.size
+    batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
+    return Target(coordinates, data, closed, dtype, batch, compiled)
+
+
+def numbers_computed(jaxpr: Any) -> int:
+    """How many numbers one run of a program computes, loops of known length included."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = sum(numbers_computed(part) for part in jaxprs_in_params(equation.params))
+        if inner:
+            unknown = _UNKNOWN_LENGTH if equation.primitive.name == "while" else 1
+            total += inner * int(equation.params.get("length", unknown) or 1)
+        else:
+            total += sum(int(np.prod(v.aval.shape)) for v in equation.outvars)
+    return total

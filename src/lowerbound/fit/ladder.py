@@ -1,0 +1,264 @@
+"""The automatic ladder: the best engine for a model, and why the ones before it do not do.
+
+    exact -> conditioned on a few scalars -> quadrature -> coordinate ascent -> Gaussian
+
+A posterior of one factor is exact; scalars that set the scale or the shape of the others go on a
+grid while the rest is one Gaussian (then q is exact to quadrature); coordinate ascent takes what
+has a factor for every site; a Gaussian on the unconstrained space takes everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.errors import NotConjugateError, Residual
+from lowerbound.fit.conditional import conditioned
+from lowerbound.fit.engine import derived
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.method import CAVI, SVI, as_method, has_columns, is_auto
+from lowerbound.joint import Joint
+from lowerbound.joint.derive import domain_of, trace_program
+from lowerbound.joint.multiaffine import Structure
+from lowerbound.model import Model, Site, trace_model
+from lowerbound.model.dependence import dependence
+
+MOST_SCALARS = 3
+NODES = {1: 65, 2: 225, 3: 900}  # about as many as a grid of that dimension ends up with
+MOST_WORK = 2e10  # multiplications that conditioning may cost
+MOST_GIVEN = 150  # numbers of a Gaussian that is fitted at every node
+LOCATIONS = ("loc", "low", "high", "v", "log_factor")  # parameters that set no scale
+SCALAR_DOMAINS = ("real", "positive", "unit", "interval")
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A step of the ladder: what it would do, whether it is taken, and why."""
+
+    name: str
+    taken: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{'->' if self.taken else '  '} {self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Route:
+    """The method chosen for a model, and the rungs of the ladder up to it."""
+
+    method: CAVI | Gaussian
+    rungs: tuple[Rung, ...]
+
+
+def chosen_route(
+    function: Callable[..., Any], method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[CAVI | SVI | Gaussian, tuple[str, ...]]:
+    """The method for a call, and the rungs of the ladder where it was chosen automatically."""
+    if not is_auto(method):
+        return as_method(method), ()
+    if has_columns(args, kwargs):
+        return SVI(), ()
+    with jax.enable_x64(True):
+        found = route(trace_model(function, args, kwargs), args, kwargs)
+    return found.method, tuple(map(str, found.rungs))
+
+
+def route(
+    model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Joint | None = None
+) -> Route:
+    """Climb the ladder for a traced model; nothing is fitted."""
+    joint = joint or derived(model)
+    climb = _Climb(model, args, kwargs, joint)
+    steps: Sequence[Callable[[], CAVI | Gaussian | None]] = (
+        climb.exact,
+        climb.conditioned,
+        climb.coordinates,
+        climb.gaussian,
+    )
+    for step in steps:
+        method = step()
+        if method is not None:
+            return Route(method, tuple(climb.rungs))
+    raise NotConjugateError(joint.structure.residuals)
+
+
+class _Climb:
+    """One climb: each step takes its rung or notes why it does not."""
+
+    def __init__(
+        self, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Joint
+    ) -> None:
+        self.model, self.args, self.kwargs, self.joint = model, args, kwargs, joint
+        self.rungs: list[Rung] = []
+
+    def note(self, name: str, taken: bool, reason: str) -> None:
+        """Add a rung."""
+        self.rungs.append(Rung(name, taken, reason))
+
+    def exact(self) -> CAVI | None:
+        """One factor holds every latent site, with a closed form."""
+        structure = self.joint.structure
+        if structure.residuals:
+            first = structure.residuals[0]
+            self.note("exact", False, f"{_names(first.latents)} enter '{first.site}' through "
+                      f"{first.operation} ({first.where})")  # fmt: skip
+            return None
+        curved, alone = by_quadrature(structure), independent(structure)
+        if alone and not curved:
+            self.note("exact", True, "no term joins two factors, so q is the posterior")
+            return CAVI()
+        how = "the best Gaussian is not the posterior" if curved else ""
+        joined = f"{len(structure.blocks)} factors meet that are independent in q"
+        self.note("exact", False, how if alone else joined)
+        return None
+
+    def conditioned(self) -> CAVI | Gaussian | None:
+        """A few scalars on a grid, and given them an exact factor, or a Gaussian."""
+        every = scalars_to_condition(self.model)
+        setters = [n for n in scale_setters(self.model) if n in every]
+        tried: list[tuple[str, ...]] = []
+        for chosen in (tuple(every), tuple(setters)):
+            if 0 < len(chosen) <= MOST_SCALARS and chosen not in tried:
+                tried.append(chosen)
+                method = self._given(chosen, last=chosen == tuple(setters))
+                if method is not None:
+                    return method
+        if not every:
+            self.note("conditioned", False, "no scalar site sets the scale or shape of others")
+        elif not tried:
+            self.note("conditioned", False, f"{len(every)} scalars are too many for a grid")
+        return None
+
+    def _given(self, chosen: tuple[str, ...], last: bool) -> CAVI | Gaussian | None:
+        """The method with `chosen` on a grid, if it pays."""
+        names, nodes = _names(chosen), NODES[len(chosen)]
+        rest = [n for n in self.model.latent if n not in chosen]
+        work = nodes * _work(self.model, rest)
+        if work > MOST_WORK:
+            self.note("conditioned", False, f"a grid over {names} would cost about {work:.0e} "
+                      "operations a sweep")  # fmt: skip
+            return None
+        grid = f"{names} on a grid (about {nodes} nodes); given a node,"
+        if not rest:
+            self.note("conditioned", True, f"{grid} nothing is left")
+            return CAVI(condition=chosen)
+        structure = derived(conditioned(self.model, chosen, self.args, self.kwargs)).structure
+        if structure.residuals:
+            return self._gaussian_given(chosen, structure.residuals[0], last)
+        if independent(structure):
+            what = "a Gaussian by quadrature" if by_quadrature(structure) else "exact factors"
+            self.note("conditioned", True, f"{grid} {what}")
+            return CAVI(condition=chosen)
+        if self.joint.structure.residuals and not _discrete(self.model):
+            count = len(structure.blocks)
+            self.note("conditioned", True, f"{grid} {count} factors by coordinate ascent")
+            return CAVI(condition=chosen)
+        self.note("conditioned", False, f"given {names}, the rest would still be "
+                  f"{len(structure.blocks)} factors that meet")  # fmt: skip
+        return None
+
+    def _gaussian_given(
+        self, chosen: tuple[str, ...], residual: Residual, last: bool
+    ) -> Gaussian | None:
+        """A Gaussian given scalars that set the scale of other latent sites."""
+        names = _names(chosen)
+        size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in chosen)
+        enters = f"given {names}, {_names(residual.latents)} still enter '{residual.site}' through "
+        if not last or _discrete(self.model) or len(chosen) > 2 or size > MOST_GIVEN:
+            self.note("conditioned", False, f"{enters}{residual.operation}")
+            return None
+        self.note("conditioned", True, f"{names} on a grid, because the scale of other sites hangs "
+                  f"on it; given a node, a Gaussian of {size} numbers")  # fmt: skip
+        return Gaussian(condition=chosen)
+
+    def coordinates(self) -> CAVI | None:
+        """Every site has a factor: coordinate ascent."""
+        structure = self.joint.structure
+        if structure.residuals:
+            self.note("coordinate ascent", False, "some terms fit no factor (see exact)")
+            return None
+        how = " (some expectations by quadrature)" if by_quadrature(structure) else ""
+        self.note("coordinate ascent", True, f"every site has an optimal factor{how}")
+        return CAVI()
+
+    def gaussian(self) -> Gaussian | None:
+        """A Gaussian on the unconstrained space takes every continuous site."""
+        if _discrete(self.model):
+            return None
+        size = sum(math.prod(s.shape) for s in self.model.latent.values())
+        self.note("Gaussian", True, f"all sites together, about {size} numbers on the "
+                  "unconstrained space; expectations by quasi-Monte Carlo")  # fmt: skip
+        return Gaussian()
+
+
+def scalars_to_condition(model: Model) -> list[str]:
+    """Scalar sites that do not enter like a Gaussian: scales, shapes, length scales.
+
+    Where the model has at most three sites, all of them scalar, they are all of these.
+    """
+    scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
+    if len(scalars) == len(model.latent) <= MOST_SCALARS:
+        return scalars
+    return [n for n in scalars if domain_of(model.latent[n]) != "real"]
+
+
+def scale_setters(model: Model) -> list[str]:
+    """The latent sites that the scale or shape of another latent site depends on."""
+    program = trace_program(model)
+    depends = dependence(program.jaxpr.jaxpr)
+    names = sorted(model.latent)
+    found: set[str] = set()
+    outputs = jax.tree.unflatten(program.outputs, depends)
+    for site, record in outputs.items():
+        if site not in model.latent:
+            continue
+        for parameter, inputs in record.get("parameters", {}).items():
+            if parameter not in LOCATIONS:
+                found |= {names[i] for i in inputs if i < len(names)}
+    return [n for n in model.latent if n in found]
+
+
+def independent(structure: Structure) -> bool:
+    """Whether no term joins two factors, so that their product is the posterior."""
+    return all(len(summand.blocks) <= 1 for summand in structure.summands)
+
+
+def by_quadrature(structure: Structure) -> bool:
+    """Whether some expectation of a Gaussian factor is a quadrature."""
+    return any(summand.curved for summand in structure.summands)
+
+
+def is_scalar(site: Site) -> bool:
+    """Whether a site is one number with a continuous support that the data do not change."""
+    return (
+        site.shape == ()
+        and site.support is not None
+        and not site.support.is_discrete
+        and domain_of(site) in SCALAR_DOMAINS
+    )
+
+
+def _work(model: Model, rest: Sequence[str]) -> float:
+    """Multiplications in one solution of the Gaussian of the sites `rest`, roughly."""
+    size = sum(math.prod(model.latent[n].shape) for n in rest)
+    data = sum(float(np.size(a)) for a in model.arguments.data.values())
+    return float(size) ** 3 + data * max(size, 1)
+
+
+def _discrete(model: Model) -> list[str]:
+    """The latent sites without a density."""
+    return [
+        name
+        for name, site in model.latent.items()
+        if site.support_values is not None or domain_of(site) == "count"
+    ]
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

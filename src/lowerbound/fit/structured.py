@@ -1,0 +1,79 @@
+"""`fit` with a few scalars on a grid and the rest given them: q(theta) q(z | theta)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.errors import ArgumentError
+from lowerbound.fit.check_input import check_observed_variance
+from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.conditional import conditioned
+from lowerbound.fit.conditioning import run_conditioned
+from lowerbound.fit.engine import derived
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.plan import Plan, make_plan, plan_on_grid
+from lowerbound.fit.posterior import History, Restart
+from lowerbound.fit.result import Fit, site_records
+from lowerbound.fit.versions import versions
+from lowerbound.model import Model, trace_model
+from lowerbound.update import State
+
+
+def fit_conditioned(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    seed: int,
+    progress: bool | None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Structured inference given the sites `method.condition`, on a grid over them."""
+    if keep is not None:
+        raise ArgumentError(
+            "fit got checkpoint= with scalars on a grid, which keeps no state between its rounds.\n"
+            'Expected checkpoint= with method=lb.CAVI() or lb.SVI(). Drop it, or drop "condition".'
+        )
+    with jax.enable_x64(True):
+        model = trace_model(function, args, kwargs)
+        check_observed_variance(model)
+        given = method.init if isinstance(method.init, Mapping) else {}
+        start = dict(given) if set(method.condition) <= set(given) else None
+        run = run_conditioned(
+            model, args, kwargs, method.condition, seed=seed, progress=progress, start=start
+        )
+        plan = explain_conditioned(model, args, kwargs, method)
+    return Fit(
+        elbo=run.elbo,
+        history=History(run.history, run.seconds, step="round"),
+        restarts=(Restart(run.elbo, len(run.history), run.stop_reason),),
+        converged=run.converged,
+        stop_reason=run.stop_reason,
+        plan=plan,
+        method=repr(method),
+        seed=seed,
+        versions=versions(),
+        precision=str(np.dtype(float)),
+        state=State(run.parameters, ()),  # type: ignore[arg-type]
+        family=run.family,
+        function=model.function,
+        args=args,
+        kwargs=dict(kwargs),
+        sites=site_records(model),
+    )
+
+
+def explain_conditioned(
+    model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any], method: CAVI
+) -> Plan:
+    """The plan of a conditioned fit."""
+    given = None
+    if len(method.condition) < len(model.latent):
+        program = conditioned(model, method.condition, args, kwargs)
+        given = make_plan(program, derived(program, method.blocks))
+    return plan_on_grid(model, given, method.condition)

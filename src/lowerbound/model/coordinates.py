@@ -1,0 +1,176 @@
+"""The program on an unconstrained space: all latent sites in one real vector u."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax import Array
+from numpyro import handlers
+from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.transforms import Transform
+from numpyro.infer.util import potential_energy
+from numpyro.primitives import Messenger
+
+from lowerbound.errors import UnsupportedModelError
+from lowerbound.model.density import strip
+from lowerbound.model.program import Inspector, MaskMissing, Message, execute
+from lowerbound.model.sites import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """The bijections from u in R^d to the latent sites, each site a run of entries of u.
+
+    `shapes` are the unconstrained shapes of the sites, in the order of the program.
+    """
+
+    model: Model
+    shapes: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, model: Model) -> Coordinates:
+        """Read the supports of the latent sites; each must be a continuous one."""
+        for site in model.latent.values():
+            if site.support is not None and site.support.is_discrete:
+                raise UnsupportedModelError(
+                    f"Site '{site.name}' is discrete: {site.distribution}   ({site.where}).\n"
+                    "Expected continuous latent sites for a Gaussian on the unconstrained space. "
+                    "Sum the site out of the model, or fit it by lb.CAVI()."
+                )
+        shapes: dict[str, tuple[int, ...]] = {}
+
+        def read(latents: Mapping[str, Array], data: Mapping[str, Array]) -> None:
+            messages = model._messages(latents, data, None, Inspector())
+            for name, site in model.latent.items():
+                transform = biject_to(messages[name]["fn"].support)
+                shapes[name] = tuple(transform.inverse_shape(site.shape))
+
+        latents = {n: np.broadcast_to(0.0, s.shape) for n, s in model.latent.items()}
+        jax.eval_shape(read, latents, model.arguments.data)
+        return cls(model, shapes)
+
+    @property
+    def size(self) -> int:
+        """The dimension d."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def part(self, site: str) -> slice:
+        """The entries of u that belong to a site."""
+        start = 0
+        for name, shape in self.shapes.items():
+            if name == site:
+                return slice(start, start + math.prod(shape))
+            start += math.prod(shape)
+        raise KeyError(site)
+
+    def owner(self, entry: int) -> str:
+        """The name of one entry of u: its site, with the index where it has several entries."""
+        for name, shape in self.shapes.items():
+            own = self.part(name)
+            if own.start <= entry < own.stop:
+                return name if not shape else f"{name}[{entry - own.start}]"
+        raise IndexError(entry)
+
+    def is_real(self, entry: int) -> bool:
+        """Whether an entry of u is itself an entry of its site, which is unbounded."""
+        name = next(n for n in self.shapes if self.part(n).start <= entry < self.part(n).stop)
+        support = self.model.latent[name].support
+        while hasattr(support, "base_constraint"):
+            support = support.base_constraint
+        return support is constraints.real
+
+    def split(self, vector: Array) -> dict[str, Array]:
+        """The unconstrained values of the sites."""
+        return {n: vector[self.part(n)].reshape(shape) for n, shape in self.shapes.items()}
+
+    def log_density(self, vector: Array, data: Mapping[str, Any]) -> Array:
+        """Log p(x, z(u)) + log |dz/du|: the density of u."""
+        model = self.model
+        args, kwargs = model.arguments.call(model._inputs(data))
+
+        def masked(*args: Any, **kwargs: Any) -> Any:
+            with MaskMissing(model.missing):
+                return model.function(*args, **kwargs)
+
+        with numpyro.validation_enabled(False), model._mode():
+            energy = potential_energy(masked, args, kwargs, self.split(vector))
+        return -jnp.asarray(energy, vector.dtype)
+
+    def constrain(self, vector: Array, data: Mapping[str, Any]) -> dict[str, Array]:
+        """The values of the latent sites at u."""
+        parts = self.split(vector)
+
+        def value(message: Message) -> Any:
+            if message["type"] != "sample" or message["name"] not in parts:
+                return None
+            return biject_to(message["fn"].support)(parts[message["name"]])
+
+        messages = self._run(data, handlers.substitute(substitute_fn=value))
+        return {name: jnp.asarray(messages[name]["value"]) for name in self.shapes}
+
+    def unconstrain(self, values: Mapping[str, Array], data: Mapping[str, Any]) -> Array:
+        """The vector u of given values of all latent sites."""
+        return self._inverse(self._run(data, handlers.substitute(data=dict(values))))
+
+    def prior(self, normal: Array, data: Mapping[str, Any]) -> Array:
+        """A vector u that the prior makes likely, for a standard normal vector; 0: its median.
+
+        Sites whose quantiles are not known in closed form are placed around their mean.
+        """
+        return self._inverse(self._run(data, _AtQuantile(self.split(normal))))
+
+    def _inverse(self, messages: Mapping[str, Message]) -> Array:
+        sites = [messages[name] for name in self.shapes]
+        parts = [biject_to(site["fn"].support).inv(site["value"]) for site in sites]
+        return jnp.concatenate([jnp.ravel(part) for part in parts])
+
+    def transform(self, site: str) -> Transform | None:
+        """The bijection of a site; None when its support depends on other latent sites."""
+        record = self.model.latent[site]
+        return None if record.support is None else biject_to(record.support)
+
+    def _run(self, data: Mapping[str, Any], given: Any) -> dict[str, Message]:
+        args, kwargs = self.model.arguments.call(self.model._inputs(data))
+        with self.model._mode():
+            return execute(self.model.function, args, kwargs, given)
+
+
+class _AtQuantile(Messenger):  # type: ignore[misc]
+    """Gives every latent site the quantile of its prior at a standard normal number."""
+
+    def __init__(self, normal: Mapping[str, Array]) -> None:
+        super().__init__()
+        self.normal = normal
+
+    def process_message(self, msg: Message) -> None:
+        """Give a latent site its value."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            msg["value"] = jax.random.key(0)
+        if msg["type"] == "control_flow" and msg["kwargs"]["rng_key"] is None:
+            msg["kwargs"]["rng_key"] = jax.random.key(0)
+        if msg["type"] == "sample" and msg["value"] is None:
+            msg["value"] = _quantile(msg["fn"], self.normal[msg["name"]])
+
+
+def _quantile(fn: Any, normal: Array) -> Array:
+    base = strip(fn).base
+    if not base.event_dim:
+        try:
+            found: Array = base.icdf(jax.scipy.special.ndtr(normal))
+            return jnp.broadcast_to(found, fn.shape())
+        except (NotImplementedError, AttributeError, ImportError, TypeError):
+            pass  # no quantile function in closed form
+    transform = biject_to(fn.support)
+    try:
+        centre = transform.inv(jnp.broadcast_to(fn.mean, fn.shape()))
+    except (NotImplementedError, AttributeError, TypeError, ValueError):
+        centre = jnp.zeros_like(normal)  # flat priors
+    value: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
+    return value

@@ -1,0 +1,205 @@
+"""Parameters (`numpyro.param`) of a program: where they are, and the program as a function of them.
+
+Made data arguments of the program, parameters need nothing more: everything derived from the
+program is then a function of their values.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import PyTreeDef
+from numpyro import handlers
+from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.transforms import IdentityTransform, Transform
+
+from lowerbound.errors import ArgumentError, UnsupportedModelError
+from lowerbound.model.arguments import split_arguments
+from lowerbound.model.dependence import evaluator
+from lowerbound.model.program import INSPECTION, Inspector, PriorDraw, execute, python_values
+from lowerbound.model.validate import describe
+
+FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """One parameter of a program: its starting value, and the set that it lies in."""
+
+    name: str
+    initial: np.ndarray
+    constraint: Any
+    where: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its value."""
+        return self.initial.shape
+
+    @property
+    def transform(self) -> Transform:
+        """The map from unconstrained numbers to values."""
+        return biject_to(self.constraint)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every real number is a value of it."""
+        return isinstance(self.transform, IdentityTransform)
+
+    @property
+    def unconstrained_shape(self) -> tuple[int, ...]:
+        """The shape of its unconstrained numbers."""
+        return tuple(self.transform.inverse_shape(self.shape))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What a compiled program depends on: all but the starting value."""
+        leaves, structure = jax.tree.flatten(self.constraint)
+        numbers = tuple((np.shape(a), np.asarray(a).tobytes()) for a in leaves)
+        return self.name, self.shape, str(structure), type(self.constraint), numbers
+
+    def at(self, value: Any) -> Parameter:
+        """The same parameter with another starting value."""
+        return _checked(Parameter(self.name, np.asarray(value, float), self.constraint, self.where))
+
+
+def find_parameters(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> tuple[Parameter, ...]:
+    """The parameters of a program, in its order; empty where it has none.
+
+    A parameter that `numpyro.handlers.substitute` gives a value is a constant. `seed` is for
+    starting values that are functions of a random key.
+    """
+    arguments = split_arguments(function, args, kwargs or {})
+    found: dict[str, tuple[PyTreeDef, str]] = {}
+
+    def run(key: jax.Array, data: Mapping[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
+        inspector = Inspector()
+        messages = execute(function, *arguments.call(data), inspector, PriorDraw(key))
+        values: dict[str, tuple[Any, list[Any]]] = {}
+        for name, where in inspector.parameters.items():
+            constraint = messages[name]["kwargs"].get("constraint", constraints.real)
+            leaves, structure = jax.tree.flatten(constraint)
+            found[name] = structure, where
+            values[name] = _number(name, messages[name]["value"], where), leaves
+        return values
+
+    with jax.enable_x64(True):
+        key = jax.random.key(seed)
+        try:
+            closed, shapes = jax.make_jaxpr(run, return_shape=True)(key, arguments.data)
+            inputs = [key, *jax.tree.leaves(arguments.data)]
+        except INSPECTION:  # the program looks at its data
+            with python_values(True):
+                fixed = partial(run, data=arguments.data)
+                closed, shapes = jax.make_jaxpr(fixed, return_shape=True)(key)
+            inputs = [key]
+        numbers = evaluator(closed, range(len(closed.jaxpr.outvars)))(inputs)
+        starts = jax.tree.unflatten(jax.tree.structure(shapes), numbers)
+        return tuple(
+            _checked(
+                Parameter(
+                    name,
+                    np.asarray(starts[name][0], float),
+                    jax.tree.unflatten(structure, starts[name][1]),
+                    where,
+                )
+            )
+            for name, (structure, where) in found.items()
+        )
+
+
+def _number(name: str, value: Any, where: str) -> jax.Array:
+    leaves, structure = jax.tree.flatten(value)
+    if len(leaves) != 1 or not jax.tree_util.treedef_is_leaf(structure):
+        raise UnsupportedModelError(
+            f"Parameter '{name}' starts at a {type(value).__name__} of {len(leaves)} arrays   "
+            f"({where}).\n"
+            "Expected one array. Give each of them a numpyro.param of its own."
+        )
+    return jnp.asarray(leaves[0])
+
+
+def _checked(parameter: Parameter) -> Parameter:
+    """The parameter, if its constraint has a transform and it starts inside of it."""
+    name, where = parameter.name, parameter.where
+    try:
+        transform = parameter.transform
+    except NotImplementedError:
+        raise UnsupportedModelError(
+            f"Parameter '{name}' is constrained to {describe(parameter.constraint)}   ({where}).\n"
+            "Expected a set that real numbers map onto, such as constraints.positive or "
+            "constraints.simplex. Give it a prior with numpyro.sample, or fix it: "
+            f"numpyro.handlers.substitute(model, data={{'{name}': value}})."
+        ) from None
+    with jax.enable_x64(True):
+        inside = bool(np.all(parameter.constraint(parameter.initial)))
+        numbers = np.asarray(transform.inv(parameter.initial)) if inside else np.asarray(np.nan)
+        near = np.isfinite(numbers) if parameter.is_free else abs(numbers) < FURTHEST
+        if not near.all():
+            raise ArgumentError(
+                f"Parameter '{name}' starts at {_brief(parameter.initial)}   ({where}).\n"
+                f"Expected {describe(parameter.constraint)}: inside of its constraint, and not on "
+                "the edge of it. Start it elsewhere."
+            )
+    return parameter
+
+
+def _brief(value: np.ndarray) -> str:
+    return np.array2string(value, threshold=6, edgeitems=2, precision=6)
+
+
+# --------------------------------------------------------------------------------------------------
+# Parameters as data
+
+
+def parameter_name(name: str) -> str:
+    """The name of the data argument that holds the value of a parameter."""
+    return f"parameters['{name}']"
+
+
+def parameter_inputs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of parameters as data of the `parametrised` program; a scalar has one entry."""
+    return {parameter_name(name): _as_data(value) for name, value in values.items()}
+
+
+def as_argument(parameters: Sequence[Parameter]) -> dict[str, np.ndarray]:
+    """The first argument of the `parametrised` program, at the starting values."""
+    return {p.name: np.reshape(p.initial, p.shape or (1,)) for p in parameters}
+
+
+def parametrised(
+    function: Callable[..., Any], parameters: Sequence[Parameter]
+) -> Callable[..., Any]:
+    """The program with its parameters as its first argument, a dict of arrays by name."""
+    shapes = {p.name: p.shape for p in parameters}
+
+    def program(parameters: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+        values = {name: jnp.reshape(a, shapes[name]) for name, a in parameters.items()}
+        return handlers.substitute(function, data=values)(*args, **kwargs)
+
+    program.__name__ = getattr(function, "__name__", type(function).__name__)
+    first = inspect.Parameter("parameters", inspect.Parameter.POSITIONAL_ONLY)
+    try:
+        own = inspect.signature(function)
+        program.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[first, *own.parameters.values()]
+        )
+    except (TypeError, ValueError):
+        pass  # no signature to extend: arguments are named by position
+    return program
+
+
+def _as_data(value: Any) -> Any:
+    return value if np.ndim(value) else jnp.reshape(value, (1,))

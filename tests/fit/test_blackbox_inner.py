@@ -1,0 +1,99 @@
+"""The Gaussian given a few scalars, and the pieces that all engines share."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from lowerbound.bound.draws import cubature, normal_draws
+from lowerbound.bound.estimated import averaged, points
+from lowerbound.fit.blackbox_target import target_for
+from lowerbound.fit.gaussian_inner import GaussianInner
+from lowerbound.model import trace_model
+
+
+@pytest.mark.parametrize(
+    "draws", [normal_draws(64, 5, 0), normal_draws(256, 20, 1), cubature(7, 0)]
+)
+def test_draws_are_white_and_symmetric(draws):
+    size, dimension = draws.shape
+    np.testing.assert_allclose(draws.mean(0), 0.0, atol=1e-14)
+    np.testing.assert_allclose(draws.T @ draws / size, np.eye(dimension), atol=1e-12)
+    np.testing.assert_array_equal(draws[: size // 2], -draws[size // 2 :])
+
+
+def test_the_averages_are_exact_for_a_quadratic():
+    rng = np.random.default_rng(0)
+    A, m = rng.standard_normal((4, 4)), rng.standard_normal(4)
+    P = A @ A.T + np.eye(4)
+    loc, root = rng.standard_normal(4), np.tril(rng.standard_normal((4, 4))) + 2 * np.eye(4)
+    draws = normal_draws(16, 4, 0)
+    x = points(draws, loc, root) - m
+    found = averaged(draws, -0.5 * np.einsum("ij,jk,ik->i", x, P, x), -x @ P, root)
+    energy = -0.5 * ((loc - m) @ P @ (loc - m) + np.trace(root.T @ P @ root))
+    entropy = 2 * np.log(2 * np.pi * np.e) + np.log(np.abs(np.diag(root))).sum()
+    assert found.elbo == pytest.approx(energy + entropy, rel=1e-12)
+    np.testing.assert_allclose(found.slope, -root.T @ P @ (loc - m), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.curvature, root.T @ P @ root, rtol=1e-10, atol=1e-10)
+
+
+def given_sigma(sigma, y):
+    numpyro.sample("sigma", dist.HalfNormal(1.0), obs=sigma[0])
+    m = numpyro.sample("m", dist.Normal(0.0, sigma[0]))
+    numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+
+def test_a_grid_of_scalars_is_solved_at_once():
+    y = np.array([0.3, 1.2, -0.4])
+    model = trace_model(given_sigma, (np.ones(1), y))
+    grid = np.array([0.1, 0.5, 1.0, 4.0])
+    with jax.enable_x64(True):
+        target = target_for(model)
+
+        @jax.jit
+        def solve(sigma, data):
+            inner = GaussianInner.of(
+                target, lambda theta: {"sigma": jnp.reshape(theta["sigma"], (1,))}, data
+            )
+
+            def one(value):
+                theta = {"sigma": value}
+                return inner.solve(theta, inner.first(theta))
+
+            return jax.vmap(one)(sigma)
+
+        parameters, elbo = solve(grid, target.data)
+        precision = 3.0 + grid**-2.0
+        np.testing.assert_allclose(parameters["loc"][:, 0], y.sum() / precision, atol=1e-4)
+        np.testing.assert_allclose(parameters["scale_tril"][:, 0, 0], precision**-0.5, rtol=1e-3)
+        evidence = [
+            dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3) + s**2).log_prob(y)
+            + dist.HalfNormal(1.0).log_prob(s)
+            for s in grid
+        ]
+    np.testing.assert_allclose(elbo, np.array(evidence), atol=1e-6)
+
+
+def test_one_program_serves_the_host_and_the_compiled_loop():
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(30), rng.standard_normal(30)])
+    y = (rng.random(30) < 0.5).astype(int)
+
+    def logistic(X, y):
+        beta = numpyro.sample("beta", dist.Normal(jnp.zeros(2), 3.0).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
+
+    from lowerbound.fit.blackbox import run_gaussian
+    from lowerbound.fit.gaussian_method import Gaussian
+
+    model = trace_model(logistic, (X, y))
+    host = run_gaussian(model, Gaussian(draws=512, tolerance=1e-5), 0, progress=False)
+    with jax.enable_x64(True):
+        target = target_for(model)
+        inner = GaussianInner.of(target, lambda theta: {}, target.data, 512)
+        parameters, _ = jax.jit(lambda: inner.solve({}, inner.first({})))()
+        loc = np.asarray(parameters["loc"])
+    error = np.linalg.solve(host.parameters["scale_tril"], loc - host.parameters["loc"])
+    assert np.abs(error).max() < 0.02
