@@ -37,6 +37,7 @@ class Row:
     route: str = ""
     converged: bool = False
     cold: float = math.nan
+    cold_cpu: float = math.nan
     warm: float = math.nan
     recompiled: int = 0
     mean_max: float = math.nan
@@ -62,7 +63,8 @@ class Row:
 
     def __str__(self) -> str:
         text = f"{self.model:28s} {self.route[:30]:30s} {'yes' if self.converged else 'no':4s}"
-        numbers = (self.cold, self.warm, self.mean_rms, self.mean_max, self.sd_rms, self.score)
+        seconds = (self.cold, self.cold_cpu, self.warm)
+        numbers = (*seconds, self.mean_rms, self.mean_max, self.sd_rms, self.score)
         text += "".join(f"{x:8.3f}" for x in numbers) + f" {self.recompiled:3d}"
         text += "" if self.rhat <= MIXED else f"  R-hat of the reference {self.rhat:.2f}"
         return f"{text}  {self.reason or self.worst}" + "".join(f"; {w}"[:80] for w in self.warned)
@@ -70,7 +72,7 @@ class Row:
 
 HEADING = (
     f"{'model':28s} {'rung':30s} {'conv':4s}"
-    + "".join(f"{h:>8s}" for h in ("cold", "warm", "mean", "max", "sd", "score"))
+    + "".join(f"{h:>8s}" for h in ("cold", "cpu", "warm", "mean", "max", "sd", "score"))
     + " new  worst"
 )
 
@@ -80,11 +82,11 @@ def run_nuts(pipe: Any, name: str, file: str) -> None:
     import jax
     import numpyro
     from numpyro.diagnostics import split_gelman_rubin
-    from numpyro.infer import MCMC, NUTS, init_to_median
+    from numpyro.infer import MCMC, NUTS
 
     numpyro.enable_x64()
     program = load(name)
-    kernel = NUTS(program.model, target_accept_prob=0.9, init_strategy=init_to_median())
+    kernel = NUTS(program.model, target_accept_prob=0.9)
     sampler = MCMC(
         kernel,
         num_warmup=WARMUP,
@@ -139,9 +141,10 @@ def run_fit(pipe: Any, name: str, file: str) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             moments = fit(0)
-            pipe.send({"cold": time.perf_counter() - began})
+            spent = time.perf_counter() - began, time.process_time() - used
+            pipe.send(dict(zip(("cold", "cold_cpu"), spent, strict=True)))
             made = moments.args[0]
             rungs = tuple(map(str, made.plan.ladder))
             taken = next((r[3:] for r in rungs if r.startswith("->")), made.method)

@@ -73,7 +73,7 @@ def test_independent_entries_have_the_variances_of_the_mean_field_optimum():
 @pytest.mark.parametrize("rank", ["diagonal", 5])
 def test_stochastic_steps_come_to_the_same_optimum(seed, rank):
     # Averages of noisy iterates. Over 40 seeds the worst error of a scale was 5%, its median 2%,
-    # and means were right to 1e-6 deviations: limits of three times the worst do not fail by chance.
+    # and means were right to 1e-6 deviations; the limits are three times the worst and more.
     X, y = regression_data(4)
     mean, precision, evidence = exact(X, y)
     run = fitted(regression, X, y, rank=rank, engine="stochastic", seed=seed)

@@ -12,6 +12,7 @@ from lowerbound.bound.estimated import averaged, points
 from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.gaussian_inner import GaussianInner
 from lowerbound.model import trace_model
+from lowerbound.update.gaussian import CONVERGED, advance, begin
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,27 @@ def test_the_averages_are_exact_for_a_quadratic():
     assert found.elbo == pytest.approx(energy + entropy, rel=1e-12)
     np.testing.assert_allclose(found.slope, -root.T @ P @ (loc - m), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.curvature, root.T @ P @ root, rtol=1e-10, atol=1e-10)
+
+
+def test_one_full_step_is_exact_for_a_quadratic():
+    rng = np.random.default_rng(2)
+    A, m = 0.3 * rng.standard_normal((4, 4)), rng.standard_normal(4)
+    P = np.eye(4) + A @ A.T
+    loc, root = np.zeros(4), np.tril(0.2 * rng.standard_normal((4, 4))) + 0.8 * np.eye(4)
+    draws = normal_draws(16, 4, 0)
+
+    def at(loc, root):
+        x = points(draws, loc, root) - m
+        return averaged(draws, -0.5 * np.einsum("ij,jk,ik->i", x, P, x), -x @ P, root)
+
+    state = advance(begin(loc, root), at(loc, root), 1e-12)
+    np.testing.assert_allclose(state.trial_loc, m, atol=1e-12)
+    np.testing.assert_allclose(
+        state.trial_root @ state.trial_root.T, np.linalg.inv(P), rtol=1e-10, atol=1e-12
+    )
+    assert state.gain > at(state.trial_loc, state.trial_root).elbo - state.found.elbo > 0
+    state = advance(state, at(state.trial_loc, state.trial_root), 1e-8)
+    assert state.status == CONVERGED
 
 
 def given_sigma(sigma, y):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -96,7 +97,10 @@ def best_gaussian(glm: Glm) -> tuple[float, np.ndarray, np.ndarray]:
         mean, root = split(parameters)
         sd = np.sqrt(((X @ root) ** 2).sum(axis=1))
         a = (X @ mean)[:, None] + sd[:, None] * nodes
-        likelihood = (glm.log_density(a, glm.y[:, None]) @ weights).sum()
+        with np.errstate(all="ignore"):
+            likelihood = (glm.log_density(a, glm.y[:, None]) @ weights).sum()
+        if not np.isfinite(likelihood):  # a trial step too far out
+            return 1e6
         prior = -0.5 * (mean @ mean + (root**2).sum()) / SCALE**2
         prior -= np.log(2.0 * np.pi * SCALE**2)
         entropy = np.log(2.0 * np.pi * np.e) + parameters[2] + parameters[4]
@@ -185,7 +189,7 @@ def test_with_one_latent_the_bound_is_the_evidence(name: str) -> None:
         return float(density(s) * stats.norm.pdf(Y, 0.0, s).prod()) if s > 0 else 0.0
 
     pieces = [low, 0.5, 1.0, 2.0, 4.0, high]
-    pairs = list(zip(pieces[:-1], pieces[1:], strict=True))
+    pairs = list(itertools.pairwise(pieces))
     evidence = sum(integrate.quad(joint, a, b, epsabs=0, epsrel=1e-12)[0] for a, b in pairs)
     first = sum(
         integrate.quad(lambda s: s * joint(s), a, b, epsabs=0, epsrel=1e-12)[0] for a, b in pairs

@@ -127,8 +127,9 @@ def _bend(nodes: Array, fallen: Array) -> Array:
         difference = jnp.diff(difference, axis=0) / jnp.where(reach > 0, reach, jnp.inf)
         if order % 2 == 0:
             near = _widest(jnp.abs(difference), order, len(width))
-            nats = jnp.minimum(near * width**order, DEPTH)
-            bend = jnp.maximum(bend, nats ** (1 / order))
+            # Roots first: the fourth power of a width overflows in single precision.
+            root = near ** (1 / order) * width
+            bend = jnp.maximum(bend, jnp.minimum(root, DEPTH ** (1 / order)))
     return BEND * bend
 
 
@@ -233,6 +234,7 @@ def invert(table: Cumulative, p: Array) -> Array:
     panel = jnp.sum(inside[None] <= lead[:, None], axis=1)
     left, width, reached, polynomial = _panel(table, panel)
     wanted = lead - reached
+    slack = 8 * float(np.finfo(p.dtype).eps)
 
     def step(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         x, low, high = state
@@ -240,7 +242,8 @@ def invert(table: Cumulative, p: Array) -> Array:
         low = jnp.where(value < wanted, x, low)
         high = jnp.where(value < wanted, high, x)
         new = x + (wanted - value) / jnp.where(slope > 0, slope, 1)
-        good = (slope > 0) & (new > low) & (new < high)
+        # At the root, a rounding beyond the bracket must not send the next step to its middle.
+        good = (slope > 0) & (new > low - slack) & (new < high + slack)
         return jnp.where(good, new, (low + high) / 2), low, high
 
     one = jnp.ones_like(lead)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lowerbound.errors import ReservedNameError
+from lowerbound.errors import ParameterSiteError, ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
 from lowerbound.fit.estimated import fit_gaussian
@@ -18,6 +18,7 @@ from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
+from lowerbound.fit.rewritten import fit_augmented, fit_parameters
 from lowerbound.fit.structured import fit_conditioned
 from lowerbound.fit.svi import run_svi
 
@@ -72,9 +73,14 @@ def coordinate_ascent(
     method: CAVI,
     *rest: Any,
 ) -> Fit:
-    """Run `lb.CAVI(...)`: given scalars on a grid where it names some, else by mean field."""
+    """Run `lb.CAVI(...)`: on the program as it is, augmented, given scalars, or by EM."""
+    if method.augment:
+        return fit_augmented(model, args, kwargs, method, *rest)
     run = fit_conditioned if method.condition else fit_cavi
-    return run(model, args, kwargs, method, *rest)
+    try:
+        return run(model, args, kwargs, method, *rest)
+    except ParameterSiteError:
+        return fit_parameters(model, args, kwargs, method, *rest[:3])
 
 
 def check_reserved(model: Callable[..., Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from lowerbound.errors import ArgumentError, TooManyComponentsError
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.engine import Engine
+from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.method import Method
 from lowerbound.model import Model
 
@@ -53,7 +54,7 @@ def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
         raise TooManyComponentsError(name, components, rows)
 
 
-def given_values(model: Model, method: Method) -> dict[str, Any]:
+def given_values(model: Model, method: Method | Gaussian) -> dict[str, Any]:
     """The values to start from, checked against the model's sites."""
     if not isinstance(method.init, Mapping):
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from lowerbound.update.matching import matched
 
 LIMIT = 200  # iterations for one set of draws
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
+ONE_MODE = 1.0  # nats between starts of one mode; if more, as many starts again are made
 COARSE = 0.01  # the tolerance of the first draws
 LEAST_DRAWS, MOST_STAGES = 256, 3
 _LEAST_RATE = 1e-3  # of score matching
@@ -96,16 +98,24 @@ def solve_match(
 def begin_climbs(target: Target, method: Gaussian, seed: int, diagonal: bool) -> list[Climb]:
     """The starts, each at its approximate optimum; raises when there is no good one."""
     climbs = climb(target, starts_of(target, method, seed), diagonal)
+    best = max(one.elbo for one in climbs)
+    if any(one.elbo < best - ONE_MODE for one in climbs):
+        more = starting_points(target, method.starts, [abs(seed), 1], _given(target, method), False)
+        climbs += climb(target, more, diagonal, best)
     _check_proper(target, max(climbs, key=lambda one: one.elbo).state)
     return climbs
 
 
 def starts_of(target: Target, method: Gaussian, seed: int) -> np.ndarray:
     """Starting points where log p is finite, one per row."""
-    given = None
-    if isinstance(method.init, Mapping):
-        given = given_values(target.coordinates.model, method)
-    return finite_rows(target, starting_points(target, method.starts, seed, given), seed)
+    rows = starting_points(target, method.starts, abs(seed), _given(target, method))
+    return finite_rows(target, rows, abs(seed))
+
+
+def _given(target: Target, method: Gaussian) -> dict[str, Any] | None:
+    if not isinstance(method.init, Mapping):
+        return None
+    return given_values(target.coordinates.model, method)
 
 
 def ascend(

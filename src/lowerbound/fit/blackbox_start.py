@@ -24,7 +24,7 @@ LIMIT = 60  # iterations of a start
 TOLERANCE = 0.05
 WIDTH = 0.1  # of the first draws
 LEFT_BEHIND = 4  # the status of a start that was stopped for others
-_FAR_BELOW, _STEPS = 2.0, 20.0  # nats; steps like the next that would not reach the others
+_FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach the others
 _MORE = 120  # points that are looked at when no start is finite
 
 
@@ -78,8 +78,11 @@ class ImproperPosteriorError(LowerboundError):
         )
 
 
-def climb(target: Target, locs: np.ndarray, diagonal: bool) -> list[Climb]:
-    """Ascend from all starts, with the points of all of them evaluated together."""
+def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.inf) -> list[Climb]:
+    """Ascend from all starts, with the points of all of them evaluated together.
+
+    `known` is the ELBO of an earlier start that has come to rest.
+    """
     draws = cubature(target.size, 0)
     root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
     states = [begin(loc, root) for loc in locs]
@@ -95,16 +98,14 @@ def climb(target: Target, locs: np.ndarray, diagonal: bool) -> list[Climb]:
             found = averaged(draws, values[own], gradients[own], states[i].trial_root)
             states[i] = advance(states[i], found, TOLERANCE, diagonal)
             histories[i].append(float(states[i].found.elbo))
-        states = _without_hopeless(states)
+        states = _without_hopeless(states, known)
     return [Climb(s, len(h), tuple(h)) for s, h in zip(states, histories, strict=True)]
 
 
-def _without_hopeless(states: list[Ascent]) -> list[Ascent]:
+def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
     """Stop the starts that creep along far below one that has come to rest."""
     done = [float(s.found.elbo) for s in states if s.status in (CONVERGED, SETTLED)]
-    if not done:
-        return states
-    goal = max(done) - _FAR_BELOW
+    goal = max([*done, known]) - _FAR_BELOW
     return [
         s._replace(status=np.full((), LEFT_BEHIND))
         if s.status == RUNNING and float(s.found.elbo + _STEPS * s.gain) < goal
@@ -114,20 +115,27 @@ def _without_hopeless(states: list[Ascent]) -> list[Ascent]:
 
 
 def starting_points(
-    target: Target, starts: int, seed: int, given: Mapping[str, Any] | None
+    target: Target,
+    starts: int,
+    seed: int | Sequence[int],
+    given: Mapping[str, Any] | None,
+    centred: bool = True,
 ) -> np.ndarray:
     """Rows u: the median of the prior, zero, then draws of the prior and of U(-2, 2) in turn.
 
-    With values `given` for some sites, all rows have these.
+    With values `given` for some sites, all rows have these; not `centred`, the first two rows are
+    draws like the others.
     """
     rng = np.random.default_rng(seed)
     count = max(starts, 2)
     normal = rng.standard_normal((count, target.size))
-    normal[0] = 0.0
+    if centred:
+        normal[0] = 0.0
     rows = _from_prior(target, normal)
     uniform = rng.uniform(-2.0, 2.0, (count, target.size))
-    rows[1] = 0.0
-    rows[3::2] = uniform[3::2]
+    if centred:
+        uniform[1] = 0.0
+    rows[1::2] = uniform[1::2]
     rows = np.where(np.isfinite(rows), rows, uniform)[:starts]
     if given:
         rows = _with_given(target, rows, given)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from lowerbound.errors import ArgumentError
+from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.blackbox import precision, run_gaussian
+from lowerbound.fit.blackbox_engines import begin_climbs
+from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.conditional import Solver, given_inputs, given_name, transforms_of
+from lowerbound.fit.conditioning import run_conditioned
 from lowerbound.fit.engine import derived
+from lowerbound.fit.gaussian_inner import GaussianInner
 from lowerbound.fit.gaussian_method import Gaussian
-from lowerbound.fit.plan import Plan, plan_of_gaussian
+from lowerbound.fit.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
+from lowerbound.fit.structured import grid_fit
 from lowerbound.fit.versions import versions
 from lowerbound.model import Model, trace_model
 from lowerbound.model.coordinates import Coordinates
@@ -39,6 +48,8 @@ def fit_gaussian(
             "fit got checkpoint= with a Gaussian, which keeps no state between its steps.\n"
             "Expected checkpoint= with method=lb.CAVI() or lb.SVI(). Drop it."
         )
+    if method.condition:
+        return _fit_given(function, args, kwargs, method, seed, progress)
     with jax.enable_x64(True):
         model = trace_model(function, args, kwargs)
         check_observed_variance(model)
@@ -65,8 +76,64 @@ def fit_gaussian(
     )
 
 
+def _fit_given(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: Gaussian,
+    seed: int,
+    progress: bool | None,
+) -> Fit:
+    """Scalars on a grid, and a Gaussian of the rest at every node, all from one start."""
+    with jax.enable_x64(True):
+        model = trace_model(function, args, kwargs)
+        check_observed_variance(model)
+        transforms_of(model, method.condition)
+        target = target_for(model)
+        target.prepare()
+        climbs = begin_climbs(target, method, seed, False)
+        loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+        values = target.coordinates.constrain(jax.numpy.asarray(loc), target.data)
+        parts = [n for n in target.coordinates.shapes if n not in method.condition]
+        start = np.concatenate([loc[target.coordinates.part(name)] for name in parts])
+
+        def solver(given: Model, sites: Sequence[str]) -> Solver:
+            return gaussian_solver(given, sites, method.draws, start)
+
+        first = {name: np.asarray(values[name]) for name in method.condition}
+        run = run_conditioned(model, args, kwargs, method.condition, solver, seed, progress, first)
+        plan = explain_gaussian(model, method)
+    return grid_fit(model, args, kwargs, run, plan, repr(method), seed)
+
+
+def gaussian_solver(
+    model: Model, sites: Sequence[str], draws: int | None, start: np.ndarray
+) -> Solver:
+    """The Gaussian of what is left in a conditioned program, from u = `start`."""
+    target = target_for(model)
+    names = {given_name(site) for site in sites}
+    data = {name: array for name, array in target.data.items() if name not in names}
+
+    def inner(inputs: Mapping[str, Any]) -> GaussianInner:
+        return GaussianInner.of(target, given_inputs, inputs["data"], draws, inputs["start"])
+
+    inputs = {"data": data, "start": start}
+    size = sum(np.size(array) for array in data.values()) + target.size**2
+    family = UnconstrainedGaussian(target.coordinates, data, target.compiled)
+    return Solver(inner, family, inputs, target.compiled, size)
+
+
 def explain_gaussian(model: Model, method: Gaussian) -> Plan:
     """The plan of a Gaussian fit; the residuals say why no exact update does."""
+    if method.condition:
+        rest = [n for n in model.latent if n not in method.condition]
+        size = sum(math.prod(model.latent[n].shape) for n in rest)
+        whole = plan_of_gaussian(model, f"Gaussian (full, d = {size})", ())
+        given = replace(whole, rows=tuple(row for row in whole.rows if row.site in rest))
+        plan = plan_on_grid(model, given, method.condition)
+        names = ", ".join(method.condition)
+        residuals = derived(model).structure.residuals
+        return replace(plan, method=f"Gaussian given {names}", residuals=residuals)
     size = Coordinates.of(model).size
     rank, engine = method.chosen_rank(size), method.chosen_engine(size)
     shape = f"rank {rank}" if isinstance(rank, int) else str(rank)
@@ -80,4 +147,3 @@ def _with_engine(plan: Plan, engine: str) -> Plan:
     how = {"stochastic": "estimated (stochastic gradients)", "match": "estimated (score matching)"}
     rows = tuple(replace(row, update=how.get(engine, engine)) for row in plan.rows)
     return replace(plan, rows=rows)
-

@@ -8,15 +8,20 @@ from typing import Any
 
 import jax
 
+from lowerbound.errors import ParameterSiteError
+from lowerbound.fit.em import parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.estimated import explain_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan, check_partition, make_plan
+from lowerbound.fit.rewritten import with_parameters
 from lowerbound.fit.structured import explain_conditioned
 from lowerbound.fit.svi import explain_svi
 from lowerbound.model import trace_model
+from lowerbound.model.augment import augmented
+from lowerbound.model.parameters import find_parameters
 
 
 def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwargs: Any) -> Plan:
@@ -42,7 +47,13 @@ def _plan(
 ) -> Plan:
     if isinstance(method, SVI):
         return explain_svi(function, args, kwargs, method)
-    model = trace_model(function, args, kwargs)
+    if isinstance(method, CAVI) and method.augment:
+        function = augmented(function, method.augment)
+    try:
+        model = trace_model(function, args, kwargs)
+    except ParameterSiteError as error:
+        model = parametrised_model(function, find_parameters(function, args, kwargs), args, kwargs)
+        return with_parameters(make_plan(model, derived(model)), error.names)
     if isinstance(method, Gaussian):
         return explain_gaussian(model, method)
     check_partition(method, model)

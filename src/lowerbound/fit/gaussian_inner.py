@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ from lowerbound.bound.draws import normal_draws
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Parameters
 from lowerbound.fit.blackbox_start import WIDTH
-from lowerbound.fit.blackbox_target import Target, value_and_gradient
+from lowerbound.fit.blackbox_target import Target, target_for, value_and_gradient
+from lowerbound.fit.conditional import Solver, given_inputs, given_name
+from lowerbound.model import Model
 from lowerbound.update.gaussian import ascend
 
 TOLERANCE, LIMIT = 1e-4, 100
@@ -75,3 +77,22 @@ class GaussianInner:
         )
         found = {"loc": final.loc, "scale_tril": final.root, "given": given}
         return found, jax.lax.stop_gradient(final.found.elbo)
+
+
+def gaussian_solver(
+    model: Model, sites: Sequence[str], count: int | None = None, start: np.ndarray | None = None
+) -> Solver:
+    """The Gaussian of what is left in a program conditioned on some sites, for a grid over them.
+
+    `count` draws; `start` is the vector u from which the ascent begins, by default 0.
+    """
+    target = target_for(model)
+    names = {given_name(site) for site in sites}
+    data = {name: array for name, array in target.data.items() if name not in names}
+
+    def inner(inputs: Mapping[str, Any]) -> GaussianInner:
+        return GaussianInner.of(target, given_inputs, inputs, count, start)
+
+    family = UnconstrainedGaussian(target.coordinates, data, target.compiled)
+    size = sum(np.size(array) for array in data.values()) + target.size**2
+    return Solver(inner, family, data, target.compiled, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,15 @@ class Gaussian:
     engine: "fixed" maximises the ELBO of fixed quasi-Monte Carlo draws, deterministically;
         "match" fits the score of log p (batch and match); "stochastic" follows noisy gradients
         with steps of Adam. "auto" is fixed for full and diagonal covariances, else stochastic.
-    starts: from how many points the ascent begins; the best ELBO is kept.
+    starts: from how many points the ascent begins, and as many again when these end in different
+        places; the best ELBO is kept.
     tolerance: stop when mean and scale are within this many standard deviations of the optimum.
     init: "auto" starts at the median of the prior, at zero and around them; or a dict of site
         values.
     precision: "float64" or "float32" of the log density; by default float64 on CPU and float32 on
         an accelerator.
+    condition: one to three scalar sites theta to put on a grid, e.g. ("sigma",): q(theta)
+        q(z | theta) with a Gaussian q(z | theta) at every node.
     """
 
     rank: str | int = "auto"
@@ -40,6 +43,7 @@ class Gaussian:
     tolerance: float = 1e-3
     init: str | Mapping[str, Any] = "auto"
     precision: str | None = None
+    condition: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         names = ", ".join(f'"{name}"' for name in ENGINES)
@@ -68,6 +72,11 @@ class Gaussian:
                 'rank="full" or "auto" for engine="match"',
             ),
             ("starts", _count(self.starts), "an integer of at least 1"),
+            (
+                "condition",
+                not isinstance(self.condition, str) and len(self.condition) <= 3,
+                'a tuple of up to three site names, e.g. ("sigma",)',
+            ),
             (
                 "tolerance",
                 isinstance(self.tolerance, int | float)

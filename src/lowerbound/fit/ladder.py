@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.errors import NotConjugateError, Residual
+from lowerbound.errors import NotConjugateError, ParameterSiteError, Residual
 from lowerbound.fit.conditional import conditioned
 from lowerbound.fit.engine import derived
 from lowerbound.fit.gaussian_method import Gaussian
@@ -65,7 +65,11 @@ def chosen_route(
     if has_columns(args, kwargs):
         return SVI(), ()
     with jax.enable_x64(True):
-        found = route(trace_model(function, args, kwargs), args, kwargs)
+        try:
+            model = trace_model(function, args, kwargs)
+        except ParameterSiteError:
+            return CAVI(), ()
+        found = route(model, args, kwargs)
     return found.method, tuple(map(str, found.rungs))
 
 

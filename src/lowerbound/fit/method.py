@@ -246,11 +246,11 @@ def has_columns(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 def as_method(method: Any) -> CAVI | SVI | Gaussian:
     """A method value from a value or its shorthand."""
-    if isinstance(method, tuple(METHODS.values())):
+    if isinstance(method, CAVI | SVI | Gaussian):
         return method
     if isinstance(method, str) and method.lower() in METHODS:
         return METHODS[method.lower()]()
-    if isinstance(method, type) and issubclass(method, tuple(METHODS.values())):
+    if isinstance(method, type) and issubclass(method, CAVI | SVI | Gaussian):
         return method()
     raise ArgumentError(
         f'fit got method={method!r}.\nExpected "auto", "cavi", "svi", "gaussian" or a method value '

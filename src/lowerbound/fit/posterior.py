@@ -43,7 +43,11 @@ class Posterior(Mapping[str, Distribution]):
     """The factors of q by site, as NumPyro distributions (marginals of joint factors)."""
 
     def __init__(
-        self, family: Variational, naturals: Any, sites: tuple[str, ...], absent: tuple[str, ...] = ()
+        self,
+        family: Variational,
+        naturals: Any,
+        sites: tuple[str, ...],
+        absent: tuple[str, ...] = (),
     ) -> None:
         self._family, self._naturals, self._sites = family, naturals, sites
         self._absent = absent  # local sites of a fit that keeps the global ones alone

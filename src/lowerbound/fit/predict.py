@@ -210,6 +210,8 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
             def one(values: Mapping[str, Array]) -> Array:
                 return rows.density(data, global_statistics(family, local, values, arrays))
 
+            if not draws:  # every latent site is local
+                return one({})[None]
             densities: Array = jax.lax.map(one, draws)
             return densities
 
@@ -294,7 +296,7 @@ def simulated_densities(
         values, key = pair
         return log_mean_exp(jax.vmap(lambda k: once(values, k))(jax.random.split(key, count)))
 
-    total = next(iter(draws.values())).shape[0]
+    total = next(iter(draws.values())).shape[0] if draws else 1
     keys = jax.random.split(key, total)
     with numpyro.validation_enabled(False):
         densities: Array = jax.jit(lambda d, k: jax.lax.map(one, (d, k)))(dict(draws), keys)

@@ -117,9 +117,9 @@ def predictive_sites(
         if args or kwargs:
             local = [n for n, site in fit.sites.items() if site["scope"] == "local"]
             values = {n: v for n, v in values.items() if n not in local}
-        arguments = split_arguments(fit.function, *call)
+        arguments = split_arguments(fit.program, *call)
         drawn = predictive_draws(
-            fit.function, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
+            fit.program, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
         )
         return {name: np.asarray(array) for name, array in drawn.items()}
 
@@ -167,7 +167,7 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _new_rows(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
-    model = trace_model(fit.function, *fit.call_with(args, kwargs), fit.plate)
+    model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.plate)
     row_axes(model)  # raises where rows are not defined
     return model
 

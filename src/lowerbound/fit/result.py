@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro import handlers
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
@@ -30,6 +31,8 @@ from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.fit.versions import versions
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
+from lowerbound.model.augment import augmented
+from lowerbound.model.supports import support_record
 from lowerbound.update import State
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ class Fit:
     whole: bool = True  # False: `args` are some of the rows, and the factors the global ones alone
     terms: dict[str, float] | None = None  # the ELBO by site, where a run has found it
     plate: str | None = None  # the plate of the rows, where it was chosen
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # maximised, by name
+    augment: dict[str, str] | None = None  # the sites that were augmented, and how
 
     # -- the posterior ----------------------------------------------------------------------------
 
@@ -165,7 +170,15 @@ class Fit:
     def model(self) -> Model:
         """The model that was fitted, traced anew."""
         assert self.args is not None, "a fit without its data has no model"
-        return trace_model(self.function, self.args, self.kwargs, self.plate)
+        return trace_model(self.program, self.args, self.kwargs, self.plate)
+
+    @property
+    def program(self) -> Callable[..., Any]:
+        """The model as it was fitted: its parameters fixed, its augmented sites rewritten."""
+        function = self.function
+        if self.augment:
+            function = augmented(function, self.augment)
+        return handlers.substitute(function, data=self.parameters) if self.parameters else function
 
     # -- the bound --------------------------------------------------------------------------------
 
@@ -320,6 +333,7 @@ def site_records(model: Model) -> dict[str, dict[str, Any]]:
             "support_values": None
             if site.support_values is None
             else np.asarray(site.support_values),
+            "support": None if site.support is None else support_record(site.support),
         }
         for name, site in model.latent.items()
     }

@@ -26,15 +26,20 @@ from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.predict import new_call
 from lowerbound.fit.result import Fit
 from lowerbound.fit.saved import Saved, check_model, check_sites, model_record
-from lowerbound.joint import Block
-from lowerbound.joint.blocks import Layout
+from lowerbound.fit.stored import family_from, family_record
 from lowerbound.model import trace_model
 from lowerbound.update import State
 from lowerbound.version import __version__
 
 KIND = Kind("fit", 1, "fit.save", "Copy it again, or fit and save again.")
 _PLAIN = ("elbo", "converged", "stop_reason", "method", "seed", "versions", "precision", "sites")
-_LATER: dict[str, Any] = {"elbo_error": 0.0, "whole": True, "plate": None}  # not in older files
+_LATER: dict[str, Any] = {
+    "elbo_error": 0.0,
+    "whole": True,
+    "plate": None,
+    "parameters": {},
+    "augment": None,
+}  # not in older files
 
 
 # --------------------------------------------------------------------------------------------------
@@ -52,9 +57,9 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         | {"residuals": [dataclasses.asdict(r) for r in fit.plan.residuals]},
         "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)},
         "restarts": [dataclasses.asdict(restart) for restart in fit.restarts],
-        "blocks": [_block_record(block) for block in fit.family.blocks],
-        "naturals": [dict(natural) for natural in fit.state.naturals],
-        "means": [dict(mean) for mean in fit.state.means],
+        "family": family_record(fit.family),
+        "naturals": fit.state.naturals,
+        "means": fit.state.means,
         "partition": None if fit.blocks is None else [tuple(block) for block in fit.blocks],
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
         **{name: getattr(fit, name) for name in (*_PLAIN, *_LATER)},
@@ -83,12 +88,6 @@ def _saved(fit: Fit) -> Saved:
         except NotPlainError:
             unsaved.append(name)
     return Saved(terms, kept, rows, tuple(unsaved))
-
-
-def _block_record(block: Block) -> dict[str, Any]:
-    record = {f.name: getattr(block, f.name) for f in dataclasses.fields(Block)}
-    layouts = {name: dataclasses.asdict(layout) for name, layout in block.layouts.items()}
-    return {**record, "layouts": layouts}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -122,13 +121,14 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
     plan = document["plan"]
     rows = tuple(Row(**row) for row in plan["rows"])
     residuals = tuple(Residual(**residual) for residual in plan["residuals"])
-    blocks = tuple(
-        Block(**{**b, "layouts": {name: Layout(**layout) for name, layout in b["layouts"].items()}})
-        for b in document["blocks"]
-    )
-    family = MeanField.of(blocks)
-    state = State(tuple(document["naturals"]), tuple(document["means"]))
-    _check_state(family, state, document["precision"])
+    # Files of version 0.1 hold the blocks of a mean field by themselves.
+    record = document.get("family", {"kind": "mean field", "blocks": document.get("blocks")})
+    family = family_from(record, document["sites"])
+    naturals, means = document["naturals"], document["means"]
+    if isinstance(family, MeanField):
+        naturals, means = tuple(naturals), tuple(means)
+        _check_state(family, State(naturals, means), document["precision"])
+    state = State(naturals, means)
     return Fit(
         history=History(**document["history"]),
         restarts=tuple(Restart(**restart) for restart in document["restarts"]),

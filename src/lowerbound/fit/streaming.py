@@ -9,6 +9,7 @@ import jax
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.method import CAVI, SVI, as_method
 from lowerbound.fit.minibatch import Before
 from lowerbound.fit.reading import open_rows
@@ -42,6 +43,11 @@ def update(
         )
     default = method is None or method == "auto"
     chosen = SVI(memoized=True) if default else as_method(method)
+    if isinstance(chosen, Gaussian):
+        raise ArgumentError(
+            "update got method=lb.Gaussian(...).\nExpected lb.SVI(...), or none: the factors of "
+            "the fit are the prior of the new rows."
+        )
     if isinstance(chosen, CAVI):
         chosen = SVI(memoized=True, tolerance=chosen.tolerance, precision=chosen.precision)
     if isinstance(chosen.monitor, str):
@@ -55,7 +61,7 @@ def update(
     before = Before(fit.family, fit.state)
     with jax.enable_x64(True):
         call = fit.call_with(args, kwargs)
-        setting = open_rows(fit.function, *call, chosen, seed, before)
+        setting = open_rows(fit.program, *call, chosen, seed, before)
         shared = setting.batch.shared.family
         naturals = tuple(before.natural(block) for block in shared.blocks)
         start = State(naturals, shared.means(naturals))

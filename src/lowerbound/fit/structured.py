@@ -12,7 +12,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.conditional import conditioned
-from lowerbound.fit.conditioning import run_conditioned
+from lowerbound.fit.conditioning import ConditionedRun, run_conditioned
 from lowerbound.fit.engine import derived
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan, make_plan, plan_on_grid
@@ -48,6 +48,19 @@ def fit_conditioned(
             model, args, kwargs, method.condition, seed=seed, progress=progress, start=start
         )
         plan = explain_conditioned(model, args, kwargs, method)
+    return grid_fit(model, args, kwargs, run, plan, repr(method), seed)
+
+
+def grid_fit(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    run: ConditionedRun,
+    plan: Plan,
+    method: str,
+    seed: int,
+) -> Fit:
+    """The record of a run with scalars on a grid."""
     return Fit(
         elbo=run.elbo,
         history=History(run.history, run.seconds, step="round"),
@@ -55,7 +68,7 @@ def fit_conditioned(
         converged=run.converged,
         stop_reason=run.stop_reason,
         plan=plan,
-        method=repr(method),
+        method=method,
         seed=seed,
         versions=versions(),
         precision=str(np.dtype(float)),

@@ -81,7 +81,7 @@ class Coordinates:
     def is_real(self, entry: int) -> bool:
         """Whether an entry of u is itself an entry of its site, which is unbounded."""
         name = next(n for n in self.shapes if self.part(n).start <= entry < self.part(n).stop)
-        support = self.model.latent[name].support
+        support: Any = self.model.latent[name].support
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
         return support is constraints.real

@@ -128,21 +128,22 @@ class Sweep:
         Trial = tuple[Array, Natural, Mean, Array]
 
         def more(trial: Trial) -> Array:
-            halvings, _, _, accepted = trial
-            return ~accepted & (halvings < MAX_HALVINGS)
+            trials, _, _, accepted = trial
+            return ~accepted & (trials <= MAX_HALVINGS)
 
         def halve(trial: Trial) -> Trial:
-            halvings = trial[0] + 1
-            return halvings, *tried(step * 0.5 ** halvings.astype(float))
+            trials = trial[0]
+            return trials + 1, *tried(step * 0.5 ** trials.astype(float))
 
-        start = (jnp.zeros((), int), *tried(step))
+        mine = dict(state.means[number])
+        start = (jnp.zeros((), int), dict(before), mine, jnp.zeros((), bool))
         _, natural, mean, accepted = jax.lax.while_loop(more, halve, start)
 
         def kept(new: Array, old: Array) -> Array:
             return jnp.where(accepted, new, old)
 
         natural = jax.tree.map(kept, natural, before)
-        mean = jax.tree.map(kept, mean, dict(state.means[number]))
+        mean = jax.tree.map(kept, mean, mine)
         return state.replaced(number, natural, mean)
 
     def _in_turn(

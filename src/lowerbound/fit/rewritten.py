@@ -1,0 +1,78 @@
+"""Programs that are rewritten before they are fitted: parameters maximised, sites augmented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from lowerbound.bound.augmentation import augmentation_gap
+from lowerbound.errors import ArgumentError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.cavi import fit_cavi
+from lowerbound.fit.checkpoint import Keeper
+from lowerbound.fit.em import run_em
+from lowerbound.fit.method import CAVI
+from lowerbound.fit.plan import Plan, make_plan
+from lowerbound.fit.result import Fit, make_fit
+from lowerbound.model import trace_model
+from lowerbound.model.augment import augmented
+
+
+def fit_parameters(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    seed: int,
+    progress: bool | None,
+    keep: Keeper | None = None,
+) -> Fit:
+    """Variational EM: coordinate ascent on q(z), and on the parameters of the program."""
+    if keep is not None:
+        raise ArgumentError(
+            "fit got checkpoint= with a model that has parameters.\nExpected checkpoint= with a "
+            "model of latent sites alone. Drop it, or give the parameters priors."
+        )
+    with jax.enable_x64(True):
+        run = run_em(function, args, kwargs, method, seed, progress)
+        model = trace_model(run.program, args, kwargs)
+        plan = with_parameters(make_plan(model, run.engine.joint), tuple(run.parameters))
+    fitted = make_fit(model, args, kwargs, run.engine, run.outcome, plan, method, seed)
+    return replace(fitted, function=function, parameters=run.parameters)
+
+
+def with_parameters(plan: Plan, names: tuple[str, ...]) -> Plan:
+    """The plan with a line on the parameters."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    line = f"Parameters {listed}: maximised with the ELBO (variational EM)."
+    return replace(plan, notes=(*plan.notes, line))
+
+
+def fit_augmented(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: CAVI,
+    *rest: Any,
+) -> Fit:
+    """Coordinate ascent on the augmented program; the plan says what the augmentation costs."""
+    choices = dict(method.augment or {})
+    program = augmented(function, choices)
+    fitted = fit_cavi(program, args, kwargs, method, *rest)
+    note = "The ELBO is that of the augmented program."
+    assert isinstance(fitted.family, MeanField)
+    with jax.enable_x64(True):
+        try:
+            original, rewritten = (trace_model(f, args, kwargs) for f in (function, program))
+            gap = augmentation_gap(original, rewritten, fitted.family, fitted.state.naturals)
+            note = (
+                f"The ELBO is that of the augmented program, {gap.nats:.3g} +- "
+                f"{gap.standard_error:.1g} nats below that of the same q(z) in the original one."
+            )
+        except ArgumentError:  # an auxiliary site shares a factor with others: no estimate
+            pass
+    plan = replace(fitted.plan, notes=(*fitted.plan.notes, note))
+    return replace(fitted, function=function, augment=choices, plan=plan)
