@@ -22,6 +22,7 @@ from lowerbound.family import (
     Categorical,
     Dirichlet,
     ExponentialFamily,
+    Free,
     Gamma,
     Multinomial,
     MultivariateNormal,
@@ -32,6 +33,7 @@ from lowerbound.family import (
     TruncatedNormal,
     Wishart,
 )
+from lowerbound.joint.expression import Z
 
 Parameters = dict[str, Any]
 BATCH = (2,)
@@ -55,7 +57,8 @@ class Case:
         options = [
             f"{key}={value}"
             for key, value in vars(self.family).items()
-            if key not in ("batch_shape", "dim") and value not in ((), False)
+            if key not in ("batch_shape", "dim", "trees", "sizes", "axes")
+            and value not in ((), False, math.inf)
         ]
         return "-".join([type(self.family).__name__, *options]).replace(" ", "")
 
@@ -193,6 +196,10 @@ CASES: tuple[Case, ...] = (
         },
     ),
     Case(Poisson(BATCH), lambda rng: {"count": rng.normal(size=BATCH)}),
+    Case(
+        Free(BATCH, (Z, ("power", Z, ("number", -1.0))), ((), ()), ((), ()), lower=0.0),
+        lambda rng: {"s0": -positive(rng), "s1": -positive(rng)},
+    ),
 )
 
 

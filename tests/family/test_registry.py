@@ -17,6 +17,7 @@ def test_family_of_builds_each_kind() -> None:
         "wishart": {"dim": 2},
         "normal_wishart": {"dim": 2},
         "multinomial": {"dim": 2},
+        "free": {"trees": (("z",),), "sizes": ((),), "axes": ((),)},
     }
     for kind, cls in FAMILIES.items():
         family = family_of(kind, (1,), **static.get(kind, {}))
@@ -25,7 +26,7 @@ def test_family_of_builds_each_kind() -> None:
 
 
 def test_unknown_kind_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"among normal, gaussian, .*poisson; found 'cauchy'\."):
+    with pytest.raises(ValueError, match=r"among normal, gaussian, .*poisson.*; found 'cauchy'\."):
         family_of("cauchy", ())
 
 

@@ -17,7 +17,7 @@ import pytest
 from scipy import integrate, optimize, stats
 
 import lowerbound as lb
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import NotConjugateError
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(25, 2))
@@ -228,10 +228,11 @@ def test_batches_of_functions_are_refused() -> None:
         with numpyro.plate("rows", len(x)):
             numpyro.sample("y", dist.Bernoulli(logits=x @ w), obs=y)
 
-    with pytest.raises(ArgumentError) as error:
+    with pytest.raises(NotConjugateError) as error:
         lb.fit(model, X, LABELS, method=lb.SVI(batch_size=5, steps=2))
-    assert str(error.value) == (
-        "Batches of rows cannot be added up for 'w': every row brings a function of its own, not a "
-        "sum of statistics.\nExpected factors with statistics of their own. Fit all rows at once, "
-        "method=lb.CAVI()."
+    (residual,) = error.value.residuals
+    assert residual.latents == ("w",)
+    assert residual.operation == "softplus(w)"
+    assert residual.reason == (
+        "every row brings a function of its own, so that batches of rows do not add up"
     )

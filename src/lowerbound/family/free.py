@@ -127,7 +127,8 @@ class Free(ExponentialFamily):
             for a in (z, *logs)
         ]
         parts = [with_logs(part, self.support, len(arrays)) for part in split(self.trees[s])]
-        return [jnp.asarray(evaluate(part, wide[0], [*arrays, *wide[1:]])) for part in parts]
+        values = (evaluate(part, wide[0], [*arrays, *wide[1:]]) for part in parts)
+        return [jnp.asarray(value).astype(z.dtype) for value in values]
 
     def on_line(self, natural: Mapping[str, Array], u: Array) -> list[Array]:
         """Every statistic at points u of the line, infinite where it overflows."""
@@ -299,7 +300,7 @@ class Free(ExponentialFamily):
         """The natural parameters by Newton's method on A(eta) - <eta, mean>.
 
         `mean` must hold the constant arrays of the statistics too. Where statistics are linearly
-        dependent, one of the natural parameters that have this mean.
+        dependent, one of the natural parameters that have this mean; NaN where none was found.
         """
         return members.matching(self, mean, self._extras(mean))
 

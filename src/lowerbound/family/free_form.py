@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -56,45 +57,84 @@ class FreeForm(Distribution):  # type: ignore[misc]
 
     def log_prob(self, value: Array, intermediates: Any = None) -> Array:
         """The log density, -inf outside the support."""
-        value = jnp.asarray(value, self.log_normalizer.dtype)
-        inside = (value > self.family.lower) & (value < self.family.upper)
-        middle = self.family.support.point(jnp.zeros_like(value)).z
-        log_density = self.family.log_density(self.natural, jnp.where(inside, value, middle))
-        return jnp.where(inside, log_density - self.log_normalizer, -jnp.inf)
-
-    def _table(self) -> line.Cumulative:
-        quadrature = self.family.integrate(self.natural, self.edges)
-        return line.cumulative(self.edges, quadrature.probabilities)
+        found: Array = _log_prob(self.family, self.natural, self.log_normalizer, value)
+        return found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Independent draws, shape sample_shape + batch."""
-        shape = sample_shape + self.batch_shape
-        uniform = jax.random.uniform(key, shape, self.log_normalizer.dtype)
-        return self.family.support.inside(line.invert(self._table(), uniform))
+        found: Array = _draw(self.family, sample_shape, self.natural, self.edges, key)
+        return found
 
     def cdf(self, value: Array) -> Array:
         """P(z < value)."""
-        lower, upper = self.family.lower, self.family.upper
-        value = jnp.asarray(value, self.log_normalizer.dtype)
-        shape = jnp.broadcast_shapes(value.shape, self.batch_shape)
-        value = jnp.broadcast_to(value, shape)
-        inside = (value > lower) & (value < upper)
-        middle = self.family.support.point(jnp.zeros_like(value)).z
-        u = self.family.support.line(jnp.where(inside, value, middle))
-        return jnp.where(inside, line.below(self._table(), u), jnp.where(value >= upper, 1.0, 0.0))
+        found: Array = _below(self.family, self.natural, self.edges, value)
+        return found
 
     def icdf(self, q: Array) -> Array:
         """The quantiles of z."""
-        return self.family.quantile(self.natural, q, self.edges)
+        found: Array = _quantile(self.family, self.natural, self.edges, q)
+        return found
 
     @property
     def mean(self) -> Array:
         """E z, infinite where the integral diverges."""
-        mean, _ = self.family.moments(self.natural, self.edges)
-        return jnp.where(self.finite[0], mean, jnp.inf)
+        found: Array = _moments(self.family, self.natural, self.edges, self.finite)[0]
+        return found
 
     @property
     def variance(self) -> Array:
         """Var z, infinite where the integral diverges."""
-        _, variance = self.family.moments(self.natural, self.edges)
-        return jnp.where(self.finite[1], variance, jnp.inf)
+        found: Array = _moments(self.family, self.natural, self.edges, self.finite)[1]
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# Compiled once for a family and its shapes, since laws are also used outside compiled functions
+
+
+Parameters = dict[str, Array]
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_prob(family: Free, natural: Parameters, log_normalizer: Array, value: Array) -> Array:
+    z, inside = _inside(family, value, log_normalizer)
+    return jnp.where(inside, family.log_density(natural, z) - log_normalizer, -jnp.inf)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _draw(
+    family: Free, shape: tuple[int, ...], natural: Parameters, edges: Array, key: Array
+) -> Array:
+    uniform = jax.random.uniform(key, shape + family.batch_shape, edges.dtype)
+    return family.support.inside(line.invert(_table(family, natural, edges), uniform))
+
+
+@partial(jax.jit, static_argnums=0)
+def _below(family: Free, natural: Parameters, edges: Array, value: Array) -> Array:
+    z, inside = _inside(family, value, edges)
+    shape = jnp.broadcast_shapes(z.shape, family.batch_shape)
+    u = jnp.broadcast_to(family.support.line(z), shape)
+    probability = line.below(_table(family, natural, edges), u)
+    return jnp.where(inside, probability, jnp.where(value >= family.upper, 1.0, 0.0))
+
+
+@partial(jax.jit, static_argnums=0)
+def _quantile(family: Free, natural: Parameters, edges: Array, q: Array) -> Array:
+    return family.quantile(natural, q, edges)
+
+
+@partial(jax.jit, static_argnums=0)
+def _moments(family: Free, natural: Parameters, edges: Array, finite: Array) -> tuple[Array, Array]:
+    mean, variance = family.moments(natural, edges)
+    return jnp.where(finite[0], mean, jnp.inf), jnp.where(finite[1], variance, jnp.inf)
+
+
+def _table(family: Free, natural: Parameters, edges: Array) -> line.Cumulative:
+    return line.cumulative(edges, family.integrate(natural, edges).probabilities)
+
+
+def _inside(family: Free, value: Array, like: Array) -> tuple[Array, Array]:
+    """The value where it lies in the support, a point of the support elsewhere."""
+    z = jnp.asarray(value).astype(like.dtype)
+    inside = (z > family.lower) & (z < family.upper)
+    return jnp.where(inside, z, family.support.point(jnp.zeros_like(z)).z), inside

@@ -26,7 +26,11 @@ _FAR: Final = 10.0  # where on the line the ends are looked at
 
 
 def matching(family: Free, mean: Mapping[str, Array], extras: Natural) -> Natural:
-    """The natural parameters whose means are `mean`: the minimum of A(eta) - <eta, mean>."""
+    """The natural parameters whose means are `mean`: the minimum of A(eta) - <eta, mean>.
+
+    NaN where no member has these means, or where the way to it leaves the domain: between a light
+    and a heavy tail the best member may be improper, and Newton's method stops there.
+    """
     shapes = family.statistic_shapes()
     size = sum(math.prod(each) for each in family.sizes)
     if size > _MOST:
@@ -67,8 +71,10 @@ def matching(family: Free, mean: Mapping[str, Array], extras: Natural) -> Natura
         value = q.log_normalizer - jnp.sum(eta * wanted, axis=-1)
         return Local(value, centre - wanted, hessian, placed.proper)
 
-    start = falling(family, extras)
-    return parted(minimise(local, joined({n: start[n].astype(wanted.dtype) for n in shapes})))
+    plain = falling(family, extras)
+    start = joined({name: plain[name].astype(wanted.dtype) for name in shapes})
+    found, reached = minimise(local, start)
+    return parted(jnp.where(reached[..., None], found, jnp.nan))
 
 
 def falling(family: Free, extras: Natural) -> Natural:

@@ -115,7 +115,7 @@ def starts_of(target: Target, method: Gaussian, seed: int) -> np.ndarray:
 def _given(target: Target, method: Gaussian) -> dict[str, Any] | None:
     if not isinstance(method.init, Mapping):
         return None
-    return given_values(target.coordinates.model, method)
+    return given_values(target.coordinates.program(), method)
 
 
 def ascend(

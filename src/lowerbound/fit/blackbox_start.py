@@ -195,7 +195,7 @@ def _with_given(target: Target, rows: np.ndarray, given: Mapping[str, Any]) -> n
 
 def _at_fault(target: Target, row: np.ndarray) -> list[str]:
     """The sites whose log density is not finite at a point, and the parameters they have there."""
-    model = target.coordinates.model
+    model = target.coordinates.program()
     values = target.coordinates.constrain(jax.numpy.asarray(row), target.data)
     lines = []
     for name, density in model.run(values, target.data).items():

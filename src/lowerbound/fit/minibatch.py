@@ -15,15 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.errors import ArgumentError, ShapeError
+from lowerbound.errors import ArgumentError, NotConjugateError, Residual, ShapeError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.fit.engine import Arrays, Engine, engine_for
+from lowerbound.fit.engine import Arrays, engine_for
 from lowerbound.fit.origin import far_from_zero, find_origins, moved_back, with_origins
 from lowerbound.fit.predict import Rows, row_axes
-from lowerbound.joint import Block, Statistics, Summand, energy, inputs_of
+from lowerbound.joint import Block, Joint, Statistics, Summand, energy, inputs_of
 from lowerbound.joint.blocks import Read
 from lowerbound.joint.derive import mask_name
 from lowerbound.joint.expected import Expected, Reduction, reduction
+from lowerbound.joint.expression import text
 from lowerbound.joint.terms import Label
 from lowerbound.model import Model, Plate, trace_model
 from lowerbound.model.sites import shared_plates
@@ -293,8 +294,10 @@ def prepare(
         origins = find_origins(model, partition) if far else {}
         origins = {n: o for n, o in origins.items() if n not in model.local}
     engine = engine_for(model, dtype, partition, axes if weighted else None, True, origins)
+    residuals = batch_residuals(model, engine.joint)
+    if residuals:
+        raise NotConjugateError(residuals)
     local = tuple(b.number for b in engine.joint.blocks if set(b.sites) & set(model.local))
-    check_statistics(engine, local)
     rows = Rows(model, engine, local, axes)
     check_locals(rows)
     numbers = tuple(b.number for b in engine.joint.blocks if b.number not in local)
@@ -317,18 +320,23 @@ def prepare(
     return Minibatch(model, rows, shared, reduced, sweep, aligned, masks, origins, partition, prior)
 
 
-def check_statistics(engine: Engine, local: Sequence[int]) -> None:
-    """Batches add up only where the global factors see the rows through sums of statistics."""
-    curved = frozenset(n for s in engine.joint.summands for n in s.curved)
-    for block in engine.joint.blocks:
-        wide = block.kind == "free" and block.number not in local and any(block.static["sizes"])
-        if block.number in curved or wide:
-            names = ", ".join(f"'{name}'" for name in block.sites)
-            raise ArgumentError(
-                f"Batches of rows cannot be added up for {names}: every row brings a function of "
-                "its own, not a sum of statistics.\nExpected factors with statistics of their own. "
-                "Fit all rows at once, method=lb.CAVI()."
-            )
+def batch_residuals(model: Model, joint: Joint) -> tuple[Residual, ...]:
+    """Terms through which the rows do not add up: every row brings a function of its own."""
+    reason = "every row brings a function of its own, so that batches of rows do not add up"
+    where = {site.name: site.where for site in model.sites}
+    found: dict[tuple[str, ...], Residual] = {}
+    for summand in joint.summands:
+        for read in summand.reads:
+            block = joint.blocks[read.block]
+            wide = block.kind == "free" and len(read.index) > len(block.batch_shape)
+            if read.integral is None and not (wide and block.sites[0] not in model.local):
+                continue
+            trees = block.static["trees"] if wide else read.integral.trees
+            tree = trees[int(read.statistic.split("s")[1])]
+            operation = text(tree, ", ".join(block.sites))
+            residual = Residual(summand.site, block.sites, operation, reason, where[summand.site])
+            found.setdefault((summand.site, *block.sites), residual)
+    return tuple(found.values())
 
 
 # --------------------------------------------------------------------------------------------------

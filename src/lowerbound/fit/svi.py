@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from lowerbound.fit.engine import Arrays, Engine
 from lowerbound.fit.lap import Total, elbo_terms, lap_total
 from lowerbound.fit.memoized import Memory, memo_reason, run_visits, total_of_memory
 from lowerbound.fit.method import SVI
-from lowerbound.fit.minibatch import Minibatch, trace_batch, with_masks
+from lowerbound.fit.minibatch import Minibatch, batch_residuals, trace_batch, with_masks
 from lowerbound.fit.monitor import given_rows, scorer
 from lowerbound.fit.plan import Plan, make_plan
 from lowerbound.fit.posterior import History, Restart
@@ -300,6 +301,8 @@ def explain_svi(
     """The plan of a stochastic fit, from its first batch."""
     reading = read_rows(function, args, kwargs, method, 0)
     joint = multi_affine(reading.model, method.blocks, apart=reading.model.local)
+    residuals = (*joint.structure.residuals, *batch_residuals(reading.model, joint))
+    joint = replace(joint, structure=replace(joint.structure, residuals=residuals))
     return svi_plan(reading, joint, method)
 
 

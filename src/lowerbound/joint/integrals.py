@@ -69,6 +69,11 @@ class Integral:
     second: tuple[Summand, ...]  # E[a^2]
     functions: tuple[Function, ...]
 
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        """The functions of the projection."""
+        return tuple(function.tree for function in self.functions)
+
     def moments(self, arrays: Sequence[Array], statistics: Statistics) -> tuple[Array, Array]:
         """Mean and variance of a, from the statistics of its blocks."""
         mean = self._sum(self.first, arrays, statistics)

@@ -14,6 +14,7 @@ import numpyro
 from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
@@ -28,11 +29,14 @@ from lowerbound.model.sites import Model
 class Coordinates:
     """The bijections from u in R^d to the latent sites, each site a run of entries of u.
 
-    `shapes` are the unconstrained shapes of the sites, in the order of the program.
+    `shapes` are the unconstrained shapes of the sites, in the order of the program; `supports`
+    holds those that do not depend on other latent sites. Without a model (that of a file), only
+    values can be told, and only where every support is fixed.
     """
 
-    model: Model
+    model: Model | None
     shapes: dict[str, tuple[int, ...]]
+    supports: dict[str, Constraint]
 
     @classmethod
     def of(cls, model: Model) -> Coordinates:
@@ -54,7 +58,8 @@ class Coordinates:
 
         latents = {n: np.broadcast_to(0.0, s.shape) for n, s in model.latent.items()}
         jax.eval_shape(read, latents, model.arguments.data)
-        return cls(model, shapes)
+        fixed = {n: s.support for n, s in model.latent.items() if s.support is not None}
+        return cls(model, shapes, fixed)
 
     @property
     def size(self) -> int:
@@ -81,7 +86,7 @@ class Coordinates:
     def is_real(self, entry: int) -> bool:
         """Whether an entry of u is itself an entry of its site, which is unbounded."""
         name = next(n for n in self.shapes if self.part(n).start <= entry < self.part(n).stop)
-        support: Any = self.model.latent[name].support
+        support: Any = self.supports.get(name)
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
         return support is constraints.real
@@ -92,7 +97,7 @@ class Coordinates:
 
     def log_density(self, vector: Array, data: Mapping[str, Any]) -> Array:
         """Log p(x, z(u)) + log |dz/du|: the density of u."""
-        model = self.model
+        model = self.program()
         args, kwargs = model.arguments.call(model._inputs(data))
 
         def masked(*args: Any, **kwargs: Any) -> Any:
@@ -106,6 +111,8 @@ class Coordinates:
     def constrain(self, vector: Array, data: Mapping[str, Any]) -> dict[str, Array]:
         """The values of the latent sites at u."""
         parts = self.split(vector)
+        if len(self.supports) == len(self.shapes):
+            return {n: jnp.asarray(biject_to(self.supports[n])(part)) for n, part in parts.items()}
 
         def value(message: Message) -> Any:
             if message["type"] != "sample" or message["name"] not in parts:
@@ -133,13 +140,19 @@ class Coordinates:
 
     def transform(self, site: str) -> Transform | None:
         """The bijection of a site; None when its support depends on other latent sites."""
-        record = self.model.latent[site]
-        return None if record.support is None else biject_to(record.support)
+        support = self.supports.get(site)
+        return None if support is None else biject_to(support)
+
+    def program(self) -> Model:
+        """The traced program."""
+        assert self.model is not None, "the coordinates of a file have no program"
+        return self.model
 
     def _run(self, data: Mapping[str, Any], given: Any) -> dict[str, Message]:
-        args, kwargs = self.model.arguments.call(self.model._inputs(data))
-        with self.model._mode():
-            return execute(self.model.function, args, kwargs, given)
+        model = self.program()
+        args, kwargs = model.arguments.call(model._inputs(data))
+        with model._mode():
+            return execute(model.function, args, kwargs, given)
 
 
 class _AtQuantile(Messenger):  # type: ignore[misc]

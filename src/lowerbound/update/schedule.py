@@ -69,11 +69,13 @@ class Adaptive:
             k: s + share * (jnp.sum(gradient[k] ** 2) - s) for k, s in state["square"].items()
         }
         tiny = float(np.finfo(float).tiny)
-        ratios = [
-            jnp.where(square[k] > tiny, jnp.sum(average[k] ** 2) / (square[k] + tiny), 1.0)
-            for k in average
-        ]
-        step = jnp.clip(sum(ratios, jnp.zeros(())) / len(ratios), 1e-6, 1.0)
+        # A statistic whose natural parameter never moves says nothing of the noise.
+        moves = [jnp.where(square[k] > tiny, 1.0, 0.0) for k in average]
+        ratios = [m * jnp.sum(a**2) / (square[k] + tiny)
+                  for m, (k, a) in zip(moves, average.items(), strict=True)]  # fmt: skip
+        count = sum(moves, jnp.zeros(()))
+        mean = sum(ratios, jnp.zeros(())) / jnp.maximum(count, 1.0)
+        step = jnp.clip(jnp.where(count > 0, mean, 1.0), 1e-6, 1.0)
         # While the first gradients decide everything, the memory does not shrink.
         memory = jnp.where(t == 0, state["memory"], state["memory"] * (1.0 - step) + 1.0)
         memory = jnp.maximum(memory, self.memory)
