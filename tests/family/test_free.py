@@ -428,3 +428,7 @@ def test_supports_and_draws_inside_them(bounds: dict[str, float], text: str) -> 
     draws = law.sample(jax.random.key(0), (1000,))
     assert np.all(law.support(draws))
     np.testing.assert_allclose(law.cdf(law.icdf(0.25)), 0.25, atol=1e-6)
+    z = np.linspace(max(-40.0, family.lower), min(40.0, family.upper), 1_000_001)[1:-1]
+    density = np.exp(-2 * np.sqrt(1 + z * z) + 0.5 * z)
+    total = (np.sum(density) + (density[0] + density[-1]) / 2) * (z[1] - z[0])
+    np.testing.assert_allclose(law.log_normalizer, np.log(total), rtol=1e-8)

@@ -193,10 +193,10 @@ def test_a_falling_bound_names_the_block(monkeypatch):
     y = np.array([1.0, 2.0, 4.0, 3.0, 2.5])
     monkeypatch.setenv("LOWERBOUND_STRICT", "1")
     with pytest.raises(errors.DecreasingBoundError, match="'mu'"):
-        lb.fit(model, y)
+        lb.fit(model, y, method=lb.CAVI())
     monkeypatch.delenv("LOWERBOUND_STRICT")
     with pytest.warns(errors.DecreasingBoundWarning, match="'mu'"):
-        fit = lb.fit(model, y)
+        fit = lb.fit(model, y, method=lb.CAVI())
     assert not fit.converged
     assert "fell" in fit.stop_reason
 

@@ -41,7 +41,7 @@ def fit(
     run (or is a `Checkpoint`); `resume` goes on from there.
     """
     check_reserved(model)
-    chosen, ladder = chosen_route(model, method, args, kwargs)
+    chosen, ladder = chosen_route(model, method, args, kwargs, checkpoint is not None)
     keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
     fitted = RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
     return replace(fitted, plan=replace(fitted.plan, ladder=ladder)) if ladder else fitted

@@ -57,9 +57,16 @@ class Route:
 
 
 def chosen_route(
-    function: Callable[..., Any], method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    function: Callable[..., Any],
+    method: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    kept: bool = False,
 ) -> tuple[CAVI | SVI | Gaussian, tuple[str, ...]]:
-    """The method for a call, and the rungs of the ladder where it was chosen automatically."""
+    """The method for a call, and the rungs of the ladder where it was chosen automatically.
+
+    A run that is `kept` in checkpoints is one of coordinate ascent where there is one.
+    """
     if not is_auto(method):
         return as_method(method), ()
     if has_columns(args, kwargs):
@@ -68,6 +75,8 @@ def chosen_route(
         try:
             model = trace_model(function, args, kwargs)
         except ParameterSiteError:
+            return CAVI(), ()
+        if kept and not derived(model).structure.residuals:
             return CAVI(), ()
         found = route(model, args, kwargs)
     return found.method, tuple(map(str, found.rungs))
@@ -127,13 +136,15 @@ class _Climb:
         every = scalars_to_condition(self.model)
         setters = [n for n in scale_setters(self.model) if n in every]
         tried: list[tuple[str, ...]] = []
-        for chosen in (tuple(every), tuple(setters)):
+        scalars = [n for n, site in self.model.latent.items() if is_scalar(site)]
+        whole = scalars if len(scalars) == len(self.model.latent) else []
+        for chosen in (tuple(every), tuple(setters), tuple(whole)):
             if 0 < len(chosen) <= MOST_SCALARS and chosen not in tried:
                 tried.append(chosen)
                 method = self._given(chosen, last=chosen == tuple(setters))
                 if method is not None:
                     return method
-        if not every:
+        if not every and not tried:
             self.note("conditioned", False, "no scalar site sets the scale or shape of others")
         elif not tried:
             self.note("conditioned", False, f"{len(every)} scalars are too many for a grid")
@@ -202,13 +213,8 @@ class _Climb:
 
 
 def scalars_to_condition(model: Model) -> list[str]:
-    """Scalar sites that do not enter like a Gaussian: scales, shapes, length scales.
-
-    Where the model has at most three sites, all of them scalar, they are all of these.
-    """
+    """Scalar sites that do not enter like a Gaussian: scales, shapes, length scales."""
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
-    if len(scalars) == len(model.latent) <= MOST_SCALARS:
-        return scalars
     return [n for n in scalars if domain_of(model.latent[n]) != "real"]
 
 

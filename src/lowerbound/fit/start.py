@@ -114,9 +114,10 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
                 if parent not in means:
                     means[parent] = central(families[parent], naturals[parent])
             given = tuple(means.get(n, {}) for n in range(len(families)))
-            natural = {**gradient(own, arrays, given, number), **extras[number]}
-            proper = family.in_domain(natural)
-            natural = {k: _where(proper, natural[k], naturals[number][k]) for k in natural}
+            target = gradient(own, arrays, given, number)
+            proper = family.in_domain({**target, **extras[number]})
+            target = {k: _where(proper, target[k], naturals[number][k]) for k in target}
+            natural = {**target, **extras[number]}
             naturals = (*naturals[:number], natural, *naturals[number + 1 :])
         means[number] = central(family, naturals[number])
     return State(naturals, tuple(means[n] for n in range(len(families))))

@@ -56,7 +56,8 @@ def update(
     if not isinstance(fit.family, MeanField):
         raise ArgumentError(
             f"update got a fit by {fit.method}.\n"
-            "Expected a fit by coordinate ascent or SVI, whose factors can be priors."
+            "Expected a fit by coordinate ascent or SVI, whose factors can be priors: fit with "
+            "method=lb.CAVI() or lb.SVI()."
         )
     before = Before(fit.family, fit.state)
     with jax.enable_x64(True):

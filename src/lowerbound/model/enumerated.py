@@ -1,0 +1,272 @@
+"""Finding what to sum over: the discrete latent sites of a program, in groups that meet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import biject_to
+from numpyro.primitives import Messenger
+
+from lowerbound.errors import UnsupportedModelError
+from lowerbound.model.dependence import dependence, evaluator
+from lowerbound.model.finite import Finite, Group, row_axes
+from lowerbound.model.program import Message, execute
+from lowerbound.model.sites import Model, Site
+from lowerbound.model.summation import Summation
+
+MOST_STATES = 1000  # of the sites that are summed over together, in one row
+TRIED = 4  # random states of all rows, for which rows must not affect each other
+ROUNDING = 1e-9
+
+Parents = dict[str, frozenset[str]]
+
+
+def discrete_sites(model: Model) -> tuple[str, ...]:
+    """The latent sites of whole numbers, in the order of the program."""
+    drawn = jax.eval_shape(model.draw, jax.random.key(0))
+    return tuple(
+        name
+        for name, site in model.latent.items()
+        if site.support_values is not None
+        or (site.support is not None and site.support.is_discrete)
+        or not jnp.issubdtype(drawn[name].dtype, jnp.inexact)
+    )
+
+
+def enumerated(model: Model) -> Summation:
+    """The program of a model with its discrete latent sites summed out exactly.
+
+    Raises UnsupportedModelError, with the reason, where that is not possible.
+
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> from lowerbound.model import trace_model
+    >>> def coins(y):
+    ...     p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+    ...     with numpyro.plate("tosses", len(y)):
+    ...         fair = numpyro.sample("fair", dist.Bernoulli(0.5))
+    ...         numpyro.sample("y", dist.Bernoulli(0.5 * fair + p * (1 - fair)), obs=y)
+    >>> summed = enumerated(trace_model(coins, (np.array([1, 0, 1]),))).summed()
+    >>> [site.name for site in summed.sites]
+    ['p', 'sum over fair']
+    """
+    with jax.enable_x64(True):
+        names = discrete_sites(model)
+        for name in names:
+            _check_finite(model.latent[name])
+        parents = _parents(model, names)
+        moved = tuple(n for n in model.latent if n not in names and parents[n])
+        for name in moved:
+            _check_support(model.latent[name], parents[name])
+        reached = [site.name for site in model.sites if parents[site.name]]
+        hidden = tuple(name for name in reached if name not in moved)
+        found = Summation(model, (), hidden, moved, False)
+        guarded, groups = False, []
+        for members in _meeting(names, parents):
+            group, impossible = _group(found, members, parents)
+            groups.append(group)
+            guarded |= impossible
+        return Summation(model, tuple(groups), hidden, moved, guarded)
+
+
+def _check_finite(site: Site) -> None:
+    if site.support_values is None:
+        why = "whose values depend on other latent sites" if site.support is None else "unbounded"
+        if site.support is not None and site.event_shape:
+            why = "with vectors as values"
+        raise UnsupportedModelError(
+            f"Site '{site.name}' is discrete and {why}: {site.distribution}   ({site.where}).\n"
+            "Expected finitely many values, known beforehand, that can be summed over. Sum the "
+            "site out of the model yourself, or bound it, as dist.Categorical does."
+        )
+
+
+def _check_support(site: Site, parents: frozenset[str]) -> None:
+    if site.support is None:
+        raise UnsupportedModelError(
+            f"The support of site '{site.name}' is not fixed, and the site depends on the discrete "
+            f"{_listed(sorted(parents))}   ({site.where}).\n"
+            "Expected a support that is the same for all discrete values. Sum them out of the "
+            "model yourself."
+        )
+
+
+def _parents(model: Model, names: Sequence[str]) -> Parents:
+    """The discrete sites that the density (or value) of each site depends on."""
+    latents = jax.eval_shape(model.draw, jax.random.key(0))
+
+    def outputs(latents: Mapping[str, Array], data: Mapping[str, Array]) -> dict[str, Array]:
+        densities = {n: d.log_prob() for n, d in model.run(latents, data).items()}
+        return {**densities, **model.deterministic_values(latents, data)}
+
+    closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(latents, model.arguments.data)
+    inputs = sorted(latents)  # the order of a flattened dict; the data come after
+    found = dict(zip(sorted(shapes), dependence(closed.jaxpr), strict=True))
+    return {
+        site: frozenset(inputs[i] for i in positions if i < len(inputs) and inputs[i] in names)
+        for site, positions in found.items()
+    }
+
+
+def _meeting(names: Sequence[str], parents: Parents) -> list[tuple[str, ...]]:
+    """The discrete sites in groups: two that one density depends on are in the same."""
+    groups = [{name} for name in names]
+    for meeting in parents.values():
+        joined = [group for group in groups if group & meeting]
+        if len(joined) > 1:
+            groups = [group for group in groups if group not in joined]
+            groups.append(set().union(*joined))
+    return [tuple(name for name in names if name in group) for group in groups]
+
+
+def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[Group, bool]:
+    """The group of some sites, by rows where that is right; and whether a state is impossible."""
+    reached = [s for s in found.model.sites if s.kind != "deterministic"]
+    terms = [site for site in reached if parents[site.name] & set(members)]
+
+    def made(apart: bool) -> Group:
+        sites = []
+        for name in members:
+            site = found.model.latent[name]
+            batches = [term.batch_shape for term in terms if name in parents[term.name]]
+            rows = row_axes(site.batch_shape, batches) if apart else (1,) * len(site.batch_shape)
+            sites.append(Finite(name, np.asarray(site.support_values), rows, site.shape))
+        longest = max((_stripped(site.rows) for site in sites), key=math.prod)
+        return Group(tuple(sites), tuple(term.name for term in terms), longest)
+
+    group = made(apart=True)
+    most = max(terms, key=lambda term: (len(parents[term.name]), -len(term.batch_shape)))
+    problem = _mismatch(group, most) or _too_many(group, most)
+    impossible = False
+    if problem is None:
+        impossible, coupled = _tried(found, group)
+        if coupled is None:
+            return group, impossible
+        problem = _coupled(found.model, group, *coupled)
+    together = made(apart=False)  # few entries can be summed over all at once
+    if together.states > MOST_STATES:
+        raise UnsupportedModelError(problem)
+    return together, _tried(found, together)[0]
+
+
+def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None]:
+    """Whether some state is impossible, and the first site and row that other rows affect.
+
+    The densities of a row in its own state, among rows in random states, must be those among rows
+    that are all in that state.
+    """
+    model = found.model
+    rng = np.random.default_rng(0)
+    own = rng.integers(group.states, size=(TRIED, *group.rows))
+    every = np.arange(group.states).reshape((-1,) + (1,) * len(group.rows))
+    states = np.concatenate([np.broadcast_to(every, (group.states, *group.rows)), own])
+
+    def terms(states: Array, data: Any) -> dict[str, Array]:
+        args, kwargs = model.arguments.call(model._inputs(data))
+        with model._mode():
+            messages = execute(model.function, args, kwargs, _Anywhere(found.first))
+            latents = {n: messages[n]["value"] for n in model.latent if n not in found.names}
+            run = jax.vmap(lambda s: found.row_terms(group, s, latents, args, kwargs))
+            return run(states)
+
+    inputs = states, model.arguments.data
+    closed = jax.make_jaxpr(terms)(*inputs)
+    evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))
+    impossible = False
+    for name, both in zip(sorted(group.terms), evaluate(jax.tree.leaves(inputs)), strict=True):
+        alike, mixed = both[: group.states], both[group.states :]
+        expected = np.take_along_axis(alike, own, axis=0)
+        same = np.isclose(mixed, expected, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+        if not same.all():
+            return impossible, (name, int(np.argmin(same.all(axis=0))))
+        impossible |= bool(np.isneginf(alike).any())
+    return impossible, None
+
+
+class _Anywhere(Messenger):  # type: ignore[misc]
+    """Puts continuous latent sites at standard normal numbers on the unconstrained space.
+
+    Draws from the prior would do as well, but samplers take long to compile.
+    """
+
+    def __init__(self, discrete: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.discrete, self.rng = discrete, np.random.default_rng(1)
+
+    def process_message(self, msg: Message) -> None:
+        """Give a latent site its value."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            msg["value"] = jax.random.key(0)
+        if msg["type"] == "control_flow":
+            msg["kwargs"]["rng_key"] = jax.random.key(0)
+            msg["kwargs"]["substitute_stack"].append(("substitute", dict(self.discrete)))
+        if msg["type"] != "sample" or msg["value"] is not None:
+            return
+        if msg["name"] in self.discrete:
+            msg["value"] = self.discrete[msg["name"]]
+            return
+        transform: Any = biject_to(msg["fn"].support)
+        shape = transform.inverse_shape(msg["fn"].shape())
+        msg["value"] = transform(jnp.asarray(self.rng.standard_normal(shape)))
+
+
+# ---------------------------------------------------------------------------------------------
+# Why not
+# ---------------------------------------------------------------------------------------------
+
+
+def _mismatch(group: Group, term: Site) -> str | None:
+    shapes = {site.name: _stripped(site.rows) for site in group.sites}
+    if len(set(shapes.values())) == 1:
+        return None
+    text = ", ".join(f"'{name}' {shape or 'scalar'}" for name, shape in shapes.items())
+    return (
+        f"Discrete sites of different shapes meet in site '{term.name}': {text}   ({term.where}).\n"
+        "Expected discrete sites that meet to have one value in each row of the same plate. Sum "
+        "some of them out of the model yourself."
+    )
+
+
+def _too_many(group: Group, term: Site) -> str | None:
+    if group.states <= MOST_STATES:
+        return None
+    names = [site.name for site in group.sites]
+    many = (
+        f"Discrete sites {_listed(names)} have" if names[1:] else f"Discrete site '{names[0]}' has"
+    )
+    return (
+        f"Discrete {many} {_count(group.states)} states together in a row of site '{term.name}'   "
+        f"({term.where}).\n"
+        f"Expected at most {MOST_STATES} to sum over. Sum some of them out of the model yourself, "
+        "or let rows depend on fewer of them."
+    )
+
+
+def _coupled(model: Model, group: Group, term: str, row: int) -> str:
+    site = next(site for site in model.sites if site.name == term)
+    return (
+        f"Row {row} of site '{term}' depends on {_listed(s.name for s in group.sites)} in other "
+        f"rows   ({site.where}).\n"
+        "Expected rows that do not affect each other, to sum over the values of each by itself. "
+        "Sum over a chain of states by the forward algorithm (jax.lax.scan), and state the result "
+        "by numpyro.factor."
+    )
+
+
+def _stripped(rows: Sequence[int]) -> tuple[int, ...]:
+    """A shape without leading axes of length 1, which broadcast anyway."""
+    first = next((i for i, n in enumerate(rows) if n != 1), len(rows))
+    return tuple(rows[first:])
+
+
+def _count(number: int) -> str:
+    return str(number) if number < 10**6 else f"about 10^{math.log10(number):.0f}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
