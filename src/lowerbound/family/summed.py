@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
 from lowerbound.family.variational import Parameters, Variational
@@ -19,8 +19,12 @@ from lowerbound.joint.compilation import quickly
 from lowerbound.model.dependence import digest
 from lowerbound.model.summation import Summation
 
-DRAWS = 4096  # of theta, over which probabilities of z are averaged
+DRAWS, FEWEST = 4096, 256  # of theta, over which probabilities of z are averaged
+MOST_NUMBERS = 200_000_000  # that such an average is computed from, where there are many rows
 BATCH = 64  # draws that are worked on together
+
+Values = dict[str, Array]
+Weights = Callable[[Values, Values], tuple[Array, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +45,18 @@ class Summed:
         """Joint draws of all sites, with leading axes `shape`; discrete ones as indices."""
         count = math.prod(shape)
         theta = self.inner.sample(parameters, key, (count,))
-
-        def drawn(weights: tuple[Array, ...], key: Array) -> dict[str, Array]:
-            return self.summation.draw(weights, key)
-
         keys = jax.random.split(jax.random.fold_in(key, 1), count)
-        found = {**theta, **self._each("draw", drawn, theta, keys)}
-        return {n: found[n].reshape(shape + found[n].shape[1:]) for n in self.summation.model.latent}
+
+        def draws(weights: Weights, theta: Values, keys: Array, data: Values) -> Values:
+            def one(pair: tuple[Values, Array]) -> Values:
+                return self.summation.draw(weights(pair[0], data), pair[1])
+
+            found: Values = jax.lax.map(one, (theta, keys), batch_size=BATCH)
+            return found
+
+        drawn = {**theta, **self._run("draws", draws, theta, keys)}
+        names = self.summation.model.latent
+        return {name: drawn[name].reshape(shape + drawn[name].shape[1:]) for name in names}
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise."""
@@ -69,10 +78,41 @@ class Summed:
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
-        theta = self.inner.sample(parameters, jax.random.key(0), (DRAWS,))
+        numbers = sum(g.states * math.prod(g.rows) for g in self.summation.groups)
+        batches = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers))) // BATCH
+        theta = self.inner.sample(parameters, jax.random.key(0), (batches * BATCH,))
 
-        def probabilities(weights: tuple[Array, ...], key: Array) -> dict[str, Array]:
-            return self.summation.probabilities(weights)
+        def average(weights: Weights, theta: Values, data: Values) -> Values:
+            def one(theta: Values) -> Values:
+                return self.summation.probabilities(weights(theta, data))
 
-        keys = jax.random.split(jax.random.key(0), DRAWS)
-        return self._each("probabilities", probabilities, theta, keys, average=True)
+            def add(total: Values, theta: Values) -> tuple[Values, None]:
+                found = jax.vmap(one)(theta)
+                return jax.tree.map(lambda t, a: t + a.mean(axis=0), total, found), None
+
+            parts = jax.tree.map(lambda a: a.reshape((batches, BATCH, *a.shape[1:])), theta)
+            shapes = jax.eval_shape(one, jax.tree.map(lambda a: a[0], theta))
+            zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+            total, _ = jax.lax.scan(add, zeros, parts)
+            return {name: array / batches for name, array in total.items()}
+
+        return self._run("probabilities", average, theta)
+
+    def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
+        """The function of the log weights of states, theta, more and the data, jitted once.
+
+        `weights(theta, data)` are those of one theta.
+        """
+        data = self.summation.model.arguments.data
+        first = {n: a[0] for n, a in theta.items()}
+        closed = jax.make_jaxpr(self.summation.log_weights)(first, data)
+        groups = [(s.name, s.shape, s.rows) for g in self.summation.groups for s in g.sites]
+        key = ("summed", what, digest(closed), str(groups))
+
+        def weights(theta: Values, data: Values) -> tuple[Array, ...]:
+            return tuple(jaxpr_as_fun(closed)(*jax.tree.leaves((dict(theta), dict(data)))))
+
+        if key not in self.compiled:
+            self.compiled[key] = quickly(partial(function, weights))
+        found: Values = self.compiled[key](theta, *more, data)
+        return found

@@ -21,6 +21,7 @@ from lowerbound.fit.resume import interrupted, start_keeping
 from lowerbound.fit.rewritten import fit_augmented, fit_parameters
 from lowerbound.fit.structured import fit_conditioned
 from lowerbound.fit.svi import run_svi
+from lowerbound.model.augment import augmented
 
 RESERVED = ("method", "seed", "progress", "checkpoint")
 
@@ -83,6 +84,21 @@ def coordinate_ascent(
         return fit_parameters(model, args, kwargs, method, *rest[:3])
 
 
+def minibatches(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: SVI,
+    *rest: Any,
+) -> Fit:
+    """Run `lb.SVI(...)`, on the augmented program where it names augmentations."""
+    if not method.augment:
+        return run_svi(model, args, kwargs, method, *rest)
+    choices = dict(method.augment)
+    fitted = run_svi(augmented(model, choices), args, kwargs, method, *rest)
+    return replace(fitted, function=model, augment=choices)
+
+
 def check_reserved(model: Callable[..., Any]) -> None:
     """A model argument with a name that `fit` keeps for itself is an error."""
     try:
@@ -99,6 +115,6 @@ def check_reserved(model: Callable[..., Any]) -> None:
 # What runs each method: (model, args, kwargs, method, seed, progress, keep, resumed) -> Fit.
 RUNNERS: dict[type, Callable[..., Fit]] = {
     CAVI: coordinate_ascent,
-    SVI: run_svi,
+    SVI: minibatches,
     Gaussian: fit_gaussian,
 }

@@ -19,6 +19,7 @@ from lowerbound.fit.blackbox_record import GaussianRun, Solution, Watch, draw_se
 from lowerbound.fit.blackbox_stochastic import solve_stochastic
 from lowerbound.fit.blackbox_target import Target, target_for
 from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.threads import one_thread
 from lowerbound.model import Model
 from lowerbound.update.gaussian import distance
 
@@ -29,7 +30,7 @@ def run_gaussian(
     model: Model, method: Gaussian, seed: int = 0, progress: bool | None = None
 ) -> GaussianRun:
     """Fit a Gaussian to a traced model, as the method says."""
-    with jax.enable_x64(True), np.errstate(all="ignore"):
+    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
         target = target_for(model, precision(method))
         rank, engine = method.chosen_rank(target.size), method.chosen_engine(target.size)
         target.prepare()

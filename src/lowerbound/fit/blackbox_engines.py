@@ -13,7 +13,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.fit.begin import given_values
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.fit.blackbox_start import (
-    Climb,
+    ONE_MODE,
     ImproperPosteriorError,
     climb,
     finite_rows,
@@ -21,6 +21,7 @@ from lowerbound.fit.blackbox_start import (
     starting_points,
 )
 from lowerbound.fit.blackbox_target import Target
+from lowerbound.fit.blackbox_together import Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin
@@ -28,7 +29,6 @@ from lowerbound.update.matching import matched
 
 LIMIT = 200  # iterations for one set of draws
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
-ONE_MODE = 1.0  # nats between starts of one mode; if more, as many starts again are made
 COARSE = 0.01  # the tolerance of the first draws
 LEAST_DRAWS, MOST_STAGES = 256, 3
 _LEAST_RATE = 1e-3  # of score matching
@@ -177,7 +177,8 @@ def _reason(state: Ascent, tolerance: float) -> tuple[bool, str]:
 
 def restart(one: Climb) -> GaussianRestart:
     """The record of a start."""
-    names = ["iterations", "converged", "converged", "no step raises the ELBO", "far below others"]
+    names = ["iterations", "converged", "converged", "no step raises the ELBO"]
+    names += ["far below others", "joined another start"]
     return GaussianRestart(one.elbo, one.iterations, names[int(one.state.status)])
 
 

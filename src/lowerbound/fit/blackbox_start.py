@@ -7,44 +7,25 @@ curvature, found from gradients alone and whatever the scales of the coordinates
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from lowerbound.bound.draws import cubature
-from lowerbound.bound.estimated import averaged, points
 from lowerbound.errors import LowerboundError
 from lowerbound.fit.blackbox_target import Target
+from lowerbound.fit.blackbox_together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
 from lowerbound.joint.compilation import quickly
-from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, advance, begin
+from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, begin
 
 LIMIT = 60  # iterations of a start
 TOLERANCE = 0.05
 WIDTH = 0.1  # of the first draws
-LEFT_BEHIND = 4  # the status of a start that was stopped for others
+ONE_MODE = 1.0  # nats between starts of one mode; if more, as many starts again are made
 _FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach the others
+_SETTLING, _NEAR = 1.0, 0.5  # deviations: from the optimum, and between starts that have joined
 _MORE = 120  # points that are looked at when no start is finite
-
-
-@dataclass(frozen=True)
-class Climb:
-    """One start: where its ascent came to."""
-
-    state: Ascent
-    iterations: int
-    history: tuple[float, ...]
-
-    @property
-    def elbo(self) -> float:
-        """The ELBO over the draws of the ascent; -inf when no point was finite."""
-        return float(self.state.found.elbo)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the ascent came to rest."""
-        return int(self.state.status) in (CONVERGED, SETTLED)
 
 
 class NoFiniteStartError(LowerboundError):
@@ -83,23 +64,16 @@ def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.i
 
     `known` is the ELBO of an earlier start that has come to rest.
     """
-    draws = cubature(target.size, 0)
     root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
-    states = [begin(loc, root) for loc in locs]
-    histories: list[list[float]] = [[] for _ in states]
-    for _ in range(LIMIT):
-        active = [i for i, state in enumerate(states) if state.status == RUNNING]
-        if not active:
-            break
-        wanted = [points(draws, states[i].trial_loc, states[i].trial_root) for i in active]
-        values, gradients = target(np.concatenate(wanted))
-        for number, i in enumerate(active):
-            own = slice(number * len(draws), (number + 1) * len(draws))
-            found = averaged(draws, values[own], gradients[own], states[i].trial_root)
-            states[i] = advance(states[i], found, TOLERANCE, diagonal)
-            histories[i].append(float(states[i].found.elbo))
-        states = _without_hopeless(states, known)
-    return [Climb(s, len(h), tuple(h)) for s, h in zip(states, histories, strict=True)]
+    return side_by_side(
+        lambda vectors, owners: target(vectors),
+        cubature(target.size, 0),
+        [begin(loc, root) for loc in locs],
+        TOLERANCE,
+        LIMIT,
+        diagonal,
+        lambda states: _without_joined(_without_hopeless(states, known)),
+    )
 
 
 def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
@@ -107,11 +81,33 @@ def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
     done = [float(s.found.elbo) for s in states if s.status in (CONVERGED, SETTLED)]
     goal = max([*done, known]) - _FAR_BELOW
     return [
-        s._replace(status=np.full((), LEFT_BEHIND))
+        stopped(s, LEFT_BEHIND)
         if s.status == RUNNING and float(s.found.elbo + _STEPS * s.gain) < goal
         else s
         for s in states
     ]
+
+
+def _without_joined(states: list[Ascent]) -> list[Ascent]:
+    """Stop the starts that have come to where a better one is: both would end in one place."""
+    order = sorted(range(len(states)), key=lambda i: -float(states[i].found.elbo))
+    kept, states = [], list(states)
+    for i in order:
+        one = states[i]
+        if one.status == RUNNING and any(_near(one, other) for other in kept):
+            states[i] = stopped(one, JOINED)
+        elif one.status in (RUNNING, CONVERGED, SETTLED) and float(one.error) < _SETTLING:
+            kept.append(one)
+    return states
+
+
+def _near(one: Ascent, other: Ascent) -> bool:
+    """Whether two Gaussians nearly agree, in the coordinates where the other is standard."""
+    if not float(one.found.elbo) > float(other.found.elbo) - ONE_MODE:
+        return False
+    change = np.linalg.solve(other.root, np.column_stack([one.root, one.loc - other.loc]))
+    change[:, :-1] -= np.eye(len(one.loc))
+    return bool(np.abs(change).max() < _NEAR)
 
 
 def starting_points(

@@ -26,9 +26,11 @@ from lowerbound.fit.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
 from lowerbound.fit.structured import grid_fit
+from lowerbound.fit.summed import fit_summed, plan_summed
 from lowerbound.fit.versions import versions
 from lowerbound.model import Model, trace_model
 from lowerbound.model.coordinates import Coordinates
+from lowerbound.model.enumerated import discrete_sites, enumerated
 from lowerbound.update import State
 
 
@@ -42,16 +44,24 @@ def fit_gaussian(
     keep: Keeper | None = None,
     resumed: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """A Gaussian over all latent sites of a model."""
+    """A Gaussian over all continuous latent sites of a model; discrete ones are summed out."""
     if keep is not None:
         raise ArgumentError(
             "fit got checkpoint= with a Gaussian, which keeps no state between its steps.\n"
             "Expected checkpoint= with method=lb.CAVI() or lb.SVI(). Drop it."
         )
+    with jax.enable_x64(True):
+        model = trace_model(function, args, kwargs)
+        if discrete_sites(model):
+            check_observed_variance(model)
+
+            def summed(*program: Any) -> Fit:
+                return fit_gaussian(*program, method, seed, progress)
+
+            return fit_summed(model, args, kwargs, summed)
     if method.condition:
         return _fit_given(function, args, kwargs, method, seed, progress)
     with jax.enable_x64(True):
-        model = trace_model(function, args, kwargs)
         check_observed_variance(model)
         run = run_gaussian(model, method, seed, progress)
         plan = explain_gaussian(model, method)
@@ -125,6 +135,9 @@ def gaussian_solver(
 
 def explain_gaussian(model: Model, method: Gaussian) -> Plan:
     """The plan of a Gaussian fit; the residuals say why no exact update does."""
+    if discrete_sites(model):
+        summation = enumerated(model)
+        return plan_summed(summation, explain_gaussian(summation.summed(), method))
     if method.condition:
         rest = [n for n in model.latent if n not in method.condition]
         size = sum(math.prod(model.latent[n].shape) for n in rest)

@@ -45,10 +45,10 @@ def _plan(
     kwargs: Mapping[str, Any],
     method: CAVI | SVI | Gaussian,
 ) -> Plan:
+    if isinstance(method, CAVI | SVI) and method.augment:
+        function = augmented(function, method.augment)
     if isinstance(method, SVI):
         return explain_svi(function, args, kwargs, method)
-    if isinstance(method, CAVI) and method.augment:
-        function = augmented(function, method.augment)
     try:
         model = trace_model(function, args, kwargs)
     except ParameterSiteError as error:

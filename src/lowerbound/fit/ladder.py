@@ -1,6 +1,6 @@
 """The automatic ladder: the best engine for a model, and why the ones before it do not do.
 
-    exact -> conditioned on a few scalars -> quadrature -> coordinate ascent -> Gaussian
+    exact -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented -> Gaussian
 
 A posterior of one factor is exact; scalars that set the scale or the shape of the others go on a
 grid while the rest is one Gaussian (then q is exact to quadrature); coordinate ascent takes what
@@ -20,13 +20,15 @@ import numpy as np
 from lowerbound.errors import NotConjugateError, ParameterSiteError, Residual
 from lowerbound.fit.conditional import conditioned
 from lowerbound.fit.engine import derived
-from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.gaussian_method import FULL_BELOW, Gaussian
 from lowerbound.fit.method import CAVI, SVI, as_method, has_columns, is_auto
 from lowerbound.joint import Joint
 from lowerbound.joint.derive import domain_of, trace_program
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.model import Model, Site, trace_model
+from lowerbound.model.augment import augmented, possible
 from lowerbound.model.dependence import dependence
+from lowerbound.model.enumerated import discrete_sites, enumerated
 
 MOST_SCALARS = 3
 NODES = {1: 65, 2: 225, 3: 900}  # about as many as a grid of that dimension ends up with
@@ -92,6 +94,7 @@ def route(
         climb.exact,
         climb.conditioned,
         climb.coordinates,
+        climb.augmented,
         climb.gaussian,
     )
     for step in steps:
@@ -202,14 +205,51 @@ class _Climb:
         self.note("coordinate ascent", True, f"every site has an optimal factor{how}")
         return CAVI()
 
+    def augmented(self) -> CAVI | None:
+        """Auxiliary sites that make every update exact, where a Gaussian is out of reach."""
+        residuals = self.joint.structure.residuals
+        kinds = {site.name: site.distribution for site in self.model.sites}
+        choices = {r.site: possible(kinds[r.site])[:1] for r in residuals}
+        unknown = [site for site, known in choices.items() if not known]
+        if unknown:
+            self.note("augmented", False, f"none is known for '{unknown[0]}', "
+                      f"{kinds[unknown[0]]}")  # fmt: skip
+            return None
+        named = {site: known[0] for site, known in choices.items()}
+        size = sum(math.prod(s.shape) for s in self.model.latent.values())
+        if size <= FULL_BELOW and not discrete_sites(self.model):
+            self.note("augmented", False, f"a Gaussian of {size} numbers loses less than "
+                      f"{', '.join(named.values())} would")  # fmt: skip
+            return None
+        program = augmented(self.model.function, named)
+        structure = derived(trace_model(program, self.args, self.kwargs)).structure
+        if structure.residuals:
+            self.note("augmented", False, f"with {named}, terms would still be left over")
+            return None
+        self.note("augmented", True, f"{named}: every update is exact")
+        return CAVI(augment=named)
+
     def gaussian(self) -> Gaussian | None:
         """A Gaussian on the unconstrained space takes every continuous site."""
-        if _discrete(self.model):
-            return None
+        if discrete_sites(self.model):
+            return self.summed()
         size = sum(math.prod(s.shape) for s in self.model.latent.values())
         self.note("Gaussian", True, f"all sites together, about {size} numbers on the "
                   "unconstrained space; expectations by quasi-Monte Carlo")  # fmt: skip
         return Gaussian()
+
+    def summed(self) -> Gaussian:
+        """The same where discrete sites can be summed out; raises where they cannot."""
+        summation = enumerated(self.model)
+        names, program = _names(summation.names), summation.summed()
+        every = scalars_to_condition(program)
+        chosen = tuple(n for n in scale_setters(program) if n in every)
+        size = sum(math.prod(s.shape) for n, s in program.latent.items() if n not in chosen)
+        grid = 0 < len(chosen) <= 2 and 0 < size <= MOST_GIVEN
+        given = f", {_names(chosen)} on a grid" if grid else ""
+        self.note(f"Gaussian, with {names} summed out", True, f"about {size} numbers on the "
+                  f"unconstrained space{given}; {names} exactly, given them")  # fmt: skip
+        return Gaussian(condition=chosen if grid else ())
 
 
 def scalars_to_condition(model: Model) -> list[str]:

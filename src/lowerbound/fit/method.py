@@ -59,11 +59,6 @@ class CAVI:
                 isinstance(names, str) or (len(names) <= 3 and len(set(names)) == len(names)),
                 "at most three sites, each once: the grid has a dimension for each",
             ),
-            (
-                "augment",
-                self.augment is None or isinstance(self.augment, Mapping),
-                'a dict from sites to augmentations, e.g. {"y": "polya-gamma"}',
-            ),
             ("restarts", _count(self.restarts), _COUNT),
             ("max_sweeps", _count(self.max_sweeps), _COUNT),
             *_common(self),
@@ -90,7 +85,7 @@ class SVI:
     tolerance: stop when the relative gain of `monitor` (or of the noisy ELBO) over four
         evaluations is below it; with `memoized`, that of the ELBO in one pass. By default 1e-4
         (1e-8 with `memoized`), or 0 where `steps` are given, which runs them all.
-    blocks, init, precision, devices: as for CAVI; `init` is found on the first batch.
+    blocks, init, precision, devices, augment: as for CAVI; `init` is found on the first batch.
     """
 
     batch_size: int | None = None
@@ -107,6 +102,7 @@ class SVI:
     init: str | Mapping[str, Any] = "auto"
     precision: str | None = None
     devices: Any = None
+    augment: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         adaptive = self.forgetting == "adaptive"
@@ -186,6 +182,11 @@ def _common(method: Any) -> tuple[tuple[str, bool, str], ...]:
             'a list of tuples of site names, e.g. [("beta", "tau"), ("alpha",)]',
         ),
         ("blocks", len(set(sites)) == len(sites), "every site in one block at most"),
+        (
+            "augment",
+            method.augment is None or isinstance(method.augment, Mapping),
+            'a dict from sites to augmentations, e.g. {"y": "polya-gamma"}',
+        ),
     )
 
 
