@@ -54,7 +54,7 @@ def minimise(function: Callable[[Array], Local], start: Array) -> tuple[Array, A
         return _State(x, local, step, direction, decrease, round)
 
     def active(s: _State) -> Array:
-        return (s.decrease > eps**1.5) & (s.step > eps)
+        return jnp.logical_and(s.decrease > eps**1.5, s.step > eps)
 
     def going(s: _State) -> Array:
         return (s.round < ROUNDS) & jnp.any(active(s))

@@ -21,7 +21,7 @@ from lowerbound.fit.blackbox_start import (
     starting_points,
 )
 from lowerbound.fit.blackbox_target import Target
-from lowerbound.fit.blackbox_together import Climb
+from lowerbound.fit.blackbox_together import JOINED, Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin
@@ -95,11 +95,17 @@ def solve_match(
     )
 
 
-def begin_climbs(target: Target, method: Gaussian, seed: int, diagonal: bool) -> list[Climb]:
-    """The starts, each at its approximate optimum; raises when there is no good one."""
+def begin_climbs(
+    target: Target, method: Gaussian, seed: int, diagonal: bool, again: bool = True
+) -> list[Climb]:
+    """The starts, each at its approximate optimum; raises when there is no good one.
+
+    Starts that end in different places are followed by as many `again`.
+    """
     climbs = climb(target, starts_of(target, method, seed), diagonal)
     best = max(one.elbo for one in climbs)
-    if any(one.elbo < best - ONE_MODE for one in climbs):
+    apart = [c for c in climbs if c.elbo < best - ONE_MODE and c.state.status != JOINED]
+    if again and apart:
         more = starting_points(target, method.starts, [abs(seed), 1], _given(target, method), False)
         climbs += climb(target, more, diagonal, best)
     _check_proper(target, max(climbs, key=lambda one: one.elbo).state)

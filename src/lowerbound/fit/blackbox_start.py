@@ -91,7 +91,8 @@ def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
 def _without_joined(states: list[Ascent]) -> list[Ascent]:
     """Stop the starts that have come to where a better one is: both would end in one place."""
     order = sorted(range(len(states)), key=lambda i: -float(states[i].found.elbo))
-    kept, states = [], list(states)
+    kept: list[Ascent] = []
+    states = list(states)
     for i in order:
         one = states[i]
         if one.status == RUNNING and any(_near(one, other) for other in kept):

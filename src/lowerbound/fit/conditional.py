@@ -46,14 +46,16 @@ class Solver:
 
     `inner(inputs)` is called while a program is traced, so that other data of the same shapes
     compile nothing; `compiled` outlives the fit. `size` counts the numbers that one theta takes.
+    Instead of `inner`, `on_host(points, theta, jacobian)` solves a batch outside compiled code.
     """
 
-    inner: Callable[[Any], Inner]
+    inner: Callable[[Any], Inner] | None
     family: Variational
     inputs: Any
     compiled: dict[object, Any]
     size: int
     finish: Callable[[], None] = field(default=lambda: None)  # raises where a derivation is wrong
+    on_host: Callable[..., tuple[Parameters, np.ndarray]] | None = None
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,21 +11,21 @@ import jax
 import numpy as np
 
 from lowerbound.errors import ArgumentError
-from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.blackbox import precision, run_gaussian
 from lowerbound.fit.blackbox_engines import begin_climbs
 from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
-from lowerbound.fit.conditional import Solver, given_inputs, given_name, transforms_of
+from lowerbound.fit.conditional import Solver, transforms_of
 from lowerbound.fit.conditioning import run_conditioned
 from lowerbound.fit.engine import derived
-from lowerbound.fit.gaussian_inner import GaussianInner
+from lowerbound.fit.gaussian_inner import gaussian_solver
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
 from lowerbound.fit.structured import grid_fit
+from lowerbound.fit.threads import one_thread
 from lowerbound.fit.summed import fit_summed, plan_summed
 from lowerbound.fit.versions import versions
 from lowerbound.model import Model, trace_model
@@ -55,10 +55,10 @@ def fit_gaussian(
         if discrete_sites(model):
             check_observed_variance(model)
 
-            def summed(*program: Any) -> Fit:
-                return fit_gaussian(*program, method, seed, progress)
+            def run_on(program: Callable[..., Any], *call: Any) -> Fit:
+                return fit_gaussian(program, call[0], call[1], method, seed, progress)
 
-            return fit_summed(model, args, kwargs, summed)
+            return fit_summed(model, args, kwargs, run_on)
     if method.condition:
         return _fit_given(function, args, kwargs, method, seed, progress)
     with jax.enable_x64(True):
@@ -95,42 +95,26 @@ def _fit_given(
     progress: bool | None,
 ) -> Fit:
     """Scalars on a grid, and a Gaussian of the rest at every node, all from one start."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
         model = trace_model(function, args, kwargs)
         check_observed_variance(model)
         transforms_of(model, method.condition)
         target = target_for(model)
         target.prepare()
-        climbs = begin_climbs(target, method, seed, False)
+        climbs = begin_climbs(target, method, seed, False, again=False)
         loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
         values = target.coordinates.constrain(jax.numpy.asarray(loc), target.data)
         parts = [n for n in target.coordinates.shapes if n not in method.condition]
         start = np.concatenate([loc[target.coordinates.part(name)] for name in parts])
+        centre = np.concatenate([loc[target.coordinates.part(n)] for n in method.condition])
 
         def solver(given: Model, sites: Sequence[str]) -> Solver:
-            return gaussian_solver(given, sites, method.draws, start)
+            return gaussian_solver(given, sites, method.draws, start, centre)
 
         first = {name: np.asarray(values[name]) for name in method.condition}
         run = run_conditioned(model, args, kwargs, method.condition, solver, seed, progress, first)
         plan = explain_gaussian(model, method)
     return grid_fit(model, args, kwargs, run, plan, repr(method), seed)
-
-
-def gaussian_solver(
-    model: Model, sites: Sequence[str], draws: int | None, start: np.ndarray
-) -> Solver:
-    """The Gaussian of what is left in a conditioned program, from u = `start`."""
-    target = target_for(model)
-    names = {given_name(site) for site in sites}
-    data = {name: array for name, array in target.data.items() if name not in names}
-
-    def inner(inputs: Mapping[str, Any]) -> GaussianInner:
-        return GaussianInner.of(target, given_inputs, inputs["data"], draws, inputs["start"])
-
-    inputs = {"data": data, "start": start}
-    size = sum(np.size(array) for array in data.values()) + target.size**2
-    family = UnconstrainedGaussian(target.coordinates, data, target.compiled)
-    return Solver(inner, family, inputs, target.compiled, size)
 
 
 def explain_gaussian(model: Model, method: Gaussian) -> Plan:

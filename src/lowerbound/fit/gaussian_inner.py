@@ -2,97 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from lowerbound.bound.draws import normal_draws
 from lowerbound.family.unconstrained import UnconstrainedGaussian
-from lowerbound.family.variational import Parameters
 from lowerbound.fit.blackbox_start import WIDTH
-from lowerbound.fit.blackbox_target import Target, target_for, value_and_gradient
-from lowerbound.fit.conditional import Solver, given_inputs, given_name
+from lowerbound.fit.blackbox_target import Target, numbers_computed, target_for, value_and_gradient
+from lowerbound.fit.blackbox_together import LEFT_BEHIND, side_by_side, stopped
+from lowerbound.fit.conditional import Solver, given_name
+from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
-from lowerbound.update.gaussian import ascend
+from lowerbound.update.gaussian import RUNNING, Ascent, begin
 
-TOLERANCE, LIMIT = 1e-4, 100
+TOLERANCE, LIMIT = 1e-3, 100  # the ELBO is wrong by the square of the tolerance
+DRAWS = 128  # at least, and four times the dimension
+BATCH = 256  # points that are evaluated together
+QUICK_BELOW = 500  # numbers computed for one point; a grid takes a hundred thousand points
+_FAR_BELOW, _STEPS = 30.0, 50.0  # nats; steps like the next that would not reach the others
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianInner:
+class GaussianGrid:
     """The KL-optimal Gaussian at any theta, over the same draws: its ELBO is smooth in theta.
 
-    `target` is that of the program with theta as data; `name_of(theta)` gives these data by the
-    names of the program's arguments. `data` may be tracers.
+    `target` is that of the program with the sites theta as data. Each ascent begins at the nearest
+    solution that is known; the very first at u = `start`, for the theta nearest to `centre`.
     """
 
     target: Target
-    name_of: Callable[[Mapping[str, Array]], dict[str, Array]]
-    data: Mapping[str, Any]
+    sites: tuple[str, ...]
     draws: np.ndarray
     start: np.ndarray
+    centre: np.ndarray
+    _known: list[tuple[np.ndarray, float, Ascent]] = field(default_factory=list, repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        target: Target,
-        name_of: Callable[[Mapping[str, Array]], dict[str, Array]],
-        data: Mapping[str, Any],
-        count: int | None = None,
-        start: np.ndarray | None = None,
-    ) -> GaussianInner:
-        """With `count` draws (by default 128, or four times the dimension), from u = `start`."""
-        size = max(128, 4 * target.size) if count is None else max(count, 2 * target.size + 2)
-        draws = normal_draws(size + size % 2, target.size, 0)
-        where = np.zeros(target.size) if start is None else start
-        return cls(target, name_of, data, draws, where)
+    def solve(
+        self, points: np.ndarray, theta: Mapping[str, np.ndarray], jacobian: np.ndarray
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """The optimum at every point (m, k) of the grid and its ELBO, log |dtheta/du| included.
 
-    @property
-    def family(self) -> UnconstrainedGaussian:
-        """The Gaussian of the sites that are left."""
-        return UnconstrainedGaussian(self.target.coordinates, self.data, self.target.compiled)
-
-    def first(self, theta: Mapping[str, Array]) -> Parameters:
-        """A narrow Gaussian at the starting point."""
-        size = self.target.size
-        root = jnp.eye(size) * WIDTH / np.sqrt(size)
-        return {
-            "loc": jnp.asarray(self.start, float),
-            "scale_tril": root,
-            "given": self.name_of(theta),
+        The ELBO is -inf where log p is finite nowhere near the start.
+        """
+        order = np.argsort(((points - self.centre) ** 2).sum(axis=1), kind="stable")
+        found: dict[int, Ascent] = {}
+        while len(found) < len(points):
+            # From the centre outwards, while nothing is known: each wave begins at the one before.
+            size = len(found) + 1 if len(self._known) < len(points) else len(points)
+            wave = order[len(found) :][:size]
+            states = self._wave(points[wave], {n: v[wave] for n, v in theta.items()}, jacobian[wave])
+            found.update(zip(wave.tolist(), states, strict=True))
+        states = [found[number] for number in range(len(points))]
+        solutions = {
+            "loc": np.stack([state.loc for state in states]),
+            "scale_tril": np.stack([state.root for state in states]),
+            "given": {given_name(site): theta[site][:, None] for site in self.sites},
         }
+        return solutions, np.array([float(s.found.elbo) for s in states]) + jacobian
 
-    def solve(self, theta: Mapping[str, Array], parameters: Parameters) -> tuple[Parameters, Array]:
-        """The optimum at theta and its ELBO, -inf where log p is finite nowhere near the start."""
-        given = self.name_of(theta)
-        function = value_and_gradient(self.target.closed, {**self.data, **given})
-        draws = jnp.asarray(self.draws)
-        final = ascend(
-            function, draws, parameters["loc"], parameters["scale_tril"], TOLERANCE, LIMIT
-        )
-        found = {"loc": final.loc, "scale_tril": final.root, "given": given}
-        return found, jax.lax.stop_gradient(final.found.elbo)
+    def _wave(
+        self, points: np.ndarray, theta: Mapping[str, np.ndarray], jacobian: np.ndarray
+    ) -> list[Ascent]:
+        best = max((value for _, value, _ in self._known), default=-np.inf)
+
+        def sieve(states: list[Ascent]) -> list[Ascent]:
+            # Nodes of no weight need no exact value.
+            top = max(best, *(float(s.found.elbo) + j for s, j in zip(states, jacobian, strict=True)))
+            return [
+                stopped(s, LEFT_BEHIND)
+                if s.status == RUNNING
+                and float(s.found.elbo + _STEPS * s.gain) + j < top - _FAR_BELOW
+                else s
+                for s, j in zip(states, jacobian, strict=True)
+            ]
+
+        def evaluate(vectors: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return self._rows(vectors, {given_name(n): v[owners, None] for n, v in theta.items()})
+
+        begun = [self._nearest(point, best) for point in points]
+        climbs = side_by_side(evaluate, self.draws, begun, TOLERANCE, LIMIT, sieve=sieve)
+        states = [one.state for one in climbs]
+        for point, offset, state in zip(points, jacobian, states, strict=True):
+            if np.isfinite(state.found.elbo):
+                self._known.append((point, float(state.found.elbo) + offset, state))
+        return states
+
+    def _nearest(self, point: np.ndarray, best: float) -> Ascent:
+        near = [(u, state) for u, value, state in self._known if value > best - _FAR_BELOW]
+        if not near:
+            size = self.target.size
+            return begin(self.start, np.eye(size) * WIDTH / np.sqrt(size))
+        places = np.stack([u for u, _ in near])
+        state = near[int(np.argmin(((places - point) ** 2).sum(axis=1)))][1]
+        return begin(state.loc, state.root)
+
+    def _rows(
+        self, vectors: np.ndarray, given: dict[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients at rows that have each their own theta."""
+        target, program = self.target, _program(self.target)
+        data = {n: a for n, a in target.data.items() if n not in given}
+        values, gradients = [], []
+        for first in range(0, len(vectors), BATCH):
+            count = len(vectors[first : first + BATCH])
+            rows = np.resize(np.arange(first, first + count), BATCH)  # repeated to a full batch
+            value, gradient = program(vectors[rows], {n: a[rows] for n, a in given.items()}, data)
+            values.append(np.asarray(value)[:count])
+            gradients.append(np.asarray(gradient)[:count])
+        return np.concatenate(values), np.concatenate(gradients)
+
+
+def _program(target: Target) -> Any:
+    """log p and its gradient for a batch of points and values of theta, compiled."""
+    key = "rows"
+    if key not in target.compiled:
+
+        def run(vectors: Array, given: dict[str, Array], data: dict[str, Array]) -> Any:
+            def one(vector: Array, own: dict[str, Array]) -> Any:
+                return value_and_gradient(target.closed, {**data, **own})(vector)
+
+            return jax.vmap(one)(vectors, given)
+
+        small = numbers_computed(target.closed.jaxpr) <= QUICK_BELOW
+        target.compiled[key] = quickly(run) if small else jax.jit(run)
+    return target.compiled[key]
 
 
 def gaussian_solver(
-    model: Model, sites: Sequence[str], count: int | None = None, start: np.ndarray | None = None
+    model: Model,
+    sites: Sequence[str],
+    count: int | None = None,
+    start: np.ndarray | None = None,
+    centre: np.ndarray | None = None,
 ) -> Solver:
     """The Gaussian of what is left in a program conditioned on some sites, for a grid over them.
 
-    `count` draws; `start` is the vector u from which the ascent begins, by default 0.
+    `count` draws; the ascent begins at the vector u = `start` where theta is nearest to `centre`,
+    by default both 0.
     """
     target = target_for(model)
+    size = max(DRAWS, 4 * target.size) if count is None else max(count, 2 * target.size + 2)
+    grid = GaussianGrid(
+        target,
+        tuple(sites),
+        normal_draws(size + size % 2, target.size, 0),
+        np.zeros(target.size) if start is None else start,
+        np.zeros(len(sites)) if centre is None else centre,
+    )
     names = {given_name(site) for site in sites}
     data = {name: array for name, array in target.data.items() if name not in names}
-
-    def inner(inputs: Mapping[str, Any]) -> GaussianInner:
-        return GaussianInner.of(target, given_inputs, inputs, count, start)
-
     family = UnconstrainedGaussian(target.coordinates, data, target.compiled)
-    size = sum(np.size(array) for array in data.values()) + target.size**2
-    return Solver(inner, family, data, target.compiled, size)
+    numbers = sum(np.size(array) for array in data.values()) + target.size**2
+    return Solver(None, family, data, target.compiled, numbers, on_host=grid.solve)

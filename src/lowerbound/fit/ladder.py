@@ -28,7 +28,7 @@ from lowerbound.joint.multiaffine import Structure
 from lowerbound.model import Model, Site, trace_model
 from lowerbound.model.augment import augmented, possible
 from lowerbound.model.dependence import dependence
-from lowerbound.model.enumerated import discrete_sites, enumerated
+from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
 
 MOST_SCALARS = 3
 NODES = {1: 65, 2: 225, 3: 900}  # about as many as a grid of that dimension ends up with
@@ -216,8 +216,9 @@ class _Climb:
                       f"{kinds[unknown[0]]}")  # fmt: skip
             return None
         named = {site: known[0] for site, known in choices.items()}
-        size = sum(math.prod(s.shape) for s in self.model.latent.values())
-        if size <= FULL_BELOW and not discrete_sites(self.model):
+        discrete = discrete_sites(self.model)
+        size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in discrete)
+        if size <= FULL_BELOW and (not discrete or can_be_summed(self.model)):
             self.note("augmented", False, f"a Gaussian of {size} numbers loses less than "
                       f"{', '.join(named.values())} would")  # fmt: skip
             return None

@@ -39,7 +39,7 @@ class Profile:
         self.undefined = np.zeros(0, bool)
         self.solutions: list[Parameters] = []  # one stacked tree per batch
         self.axes = np.eye(len(sites))  # the metric in which points are near each other
-        self._solve = self._compiled()
+        self._solve = self._on_host if solver.on_host else self._compiled()
 
     def at(self, points: np.ndarray) -> np.ndarray:
         """F at the points (m, k); -inf where the inner problem has no finite value."""
@@ -79,7 +79,10 @@ class Profile:
         count = len(points)
         padded = np.concatenate([points, np.repeat(points[-1:], BATCH - count, axis=0)])
         cold = not np.isfinite(self.values).any()
-        if cold:
+        begin: Parameters = ()
+        if self.solver.on_host:
+            padded = padded[:count]
+        elif cold:
             shapes = jax.eval_shape(self._first, self.solver.inputs, self.transforms, padded)
             begin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
         else:
@@ -90,6 +93,7 @@ class Profile:
             )
         values = np.array(solved)
         self.undefined = np.concatenate([self.undefined, np.isnan(values)])
+        padded = padded[np.minimum(np.arange(BATCH), len(padded) - 1)]
         finite = np.isfinite(values)
         for leaf in jax.tree.leaves(solutions):
             finite &= np.isfinite(np.asarray(leaf)).reshape(BATCH, -1).all(axis=1)
@@ -101,6 +105,22 @@ class Profile:
         self.solutions.append(jax.tree.map(np.asarray, solutions))
         return values[:count]
 
+    def _on_host(
+        self, inputs: Any, transforms: Transforms, points: np.ndarray, begin: Parameters, cold: Any
+    ) -> tuple[Parameters, np.ndarray]:
+        """The solutions of some points and their values, both repeated to a full batch."""
+        assert self.solver.on_host is not None
+        key = ("theta", self.sites)
+        if key not in self.solver.compiled:
+            self.solver.compiled[key] = quickly(jax.vmap(self._theta, in_axes=(None, 0)))
+        rows = np.resize(np.arange(len(points)), BATCH)
+        theta, jacobian = jax.tree.map(
+            lambda a: np.asarray(a)[: len(points)],
+            self.solver.compiled[key](transforms, points[rows]),
+        )
+        solved = self.solver.on_host(points, theta, jacobian)
+        return jax.tree.map(lambda a: a[rows], solved)  # type: ignore[no-any-return]
+
     def _theta(self, transforms: Transforms, u: Array) -> tuple[dict[str, Array], Array]:
         """theta(u) and log |dtheta/du|."""
         theta, jacobian = {}, jnp.zeros(())
@@ -110,6 +130,7 @@ class Profile:
         return theta, jacobian
 
     def _first(self, inputs: Any, transforms: Transforms, points: Array) -> Parameters:
+        assert self.solver.inner is not None
         inner = self.solver.inner(inputs)
         return jax.vmap(lambda u: inner.first(self._theta(transforms, u)[0]))(points)
 
@@ -123,6 +144,7 @@ class Profile:
         def run(
             inputs: Any, transforms: Transforms, points: Array, begin: Parameters, cold: Array
         ) -> tuple[Parameters, Array]:
+            assert self.solver.inner is not None
             inner = self.solver.inner(inputs)
 
             def one(job: tuple[Array, Parameters]) -> tuple[Parameters, Array]:

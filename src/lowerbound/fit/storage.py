@@ -73,7 +73,7 @@ def _saved(fit: Fit) -> Saved:
         assert fit.saved is not None
         return fit.saved
     with jax.enable_x64(True):
-        model = trace_model(fit.function, fit.args, fit.kwargs, fit.plate)
+        model = fit.model()
     terms = fit.elbo_terms
     signature = inspect.signature(fit.function)
     old = signature.bind(*fit.args, **fit.kwargs).arguments
@@ -111,7 +111,7 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
         raise KIND.damaged(path, f"its record does not fit together ({error})") from error
     if not args and not kwargs:
         return fit
-    traced = trace_model(model, args, kwargs)
+    traced = trace_model(fit.program, args, kwargs)
     shapes = {site: record["shape"] for site, record in fit.sites.items()}
     check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
     return dataclasses.replace(fit, args=args, kwargs=kwargs)

@@ -39,6 +39,15 @@ def discrete_sites(model: Model) -> tuple[str, ...]:
     )
 
 
+def can_be_summed(model: Model) -> bool:
+    """Whether the discrete latent sites can be summed out exactly."""
+    try:
+        enumerated(model)
+    except UnsupportedModelError:
+        return False
+    return True
+
+
 def enumerated(model: Model) -> Summation:
     """The program of a model with its discrete latent sites summed out exactly.
 
@@ -171,8 +180,12 @@ def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None
         with model._mode():
             messages = execute(model.function, args, kwargs, _Anywhere(found.first))
             latents = {n: messages[n]["value"] for n in model.latent if n not in found.names}
-            run = jax.vmap(lambda s: found.row_terms(group, s, latents, args, kwargs))
-            return run(states)
+
+            def one(states: Array) -> dict[str, Array]:
+                return found.row_terms(group, states, latents, args, kwargs)
+
+            together: dict[str, Array] = jax.vmap(one)(states)
+            return together
 
     inputs = states, model.arguments.data
     closed = jax.make_jaxpr(terms)(*inputs)
