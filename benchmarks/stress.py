@@ -12,7 +12,7 @@ import math
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.posteriordb import GROSS, WITHIN, errors, one_line
+from benchmarks.posteriordb import GROSS, WITHIN, one_line
 from benchmarks.posteriordb_peers import lowerbound, mean_and_sd
 from benchmarks.stress_models import load, programs
 
@@ -47,7 +47,6 @@ class Row:
     rhat: float = math.nan
     warned: tuple[str, ...] = ()
     ladder: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
     reason: str = ""
 
     @property
@@ -100,17 +99,13 @@ def run_nuts(pipe: Any, name: str, file: str) -> None:
     draws = {n: np.asarray(d) for n, d in sampler.get_samples(group_by_chain=True).items()}
     rhat = {n: np.asarray(split_gelman_rubin(d)) for n, d in draws.items()}
     moments = mean_and_sd({n: d.reshape(-1, *d.shape[2:]) for n, d in draws.items()})
-    names = [
-        n + (f"[{','.join(map(str, i))}]" if i else "")
-        for n, (mean, _) in moments.items()
-        for i in np.ndindex(np.shape(mean))
-    ]
+    names = [name for name, _ in labelled({n: m for n, (m, _) in moments.items()})]
     mean, sd, rhats = (
-        np.concatenate([np.ravel(x) for x in values])
-        for values in (
-            [m for m, _ in moments.values()],
-            [s for _, s in moments.values()],
-            [rhat[n] for n in moments],
+        np.array([number for _, number in labelled(arrays)])
+        for arrays in (
+            {n: m for n, (m, _) in moments.items()},
+            {n: s for n, (_, s) in moments.items()},
+            rhat,
         )
     )
     free = sd > 0  # a corner of a Cholesky factor is no number to be estimated
@@ -161,28 +156,32 @@ def run_fit(pipe: Any, name: str, file: str) -> None:
 
 
 def compared(stored: dict[str, Any], moments: Callable[[set[str]], Any]) -> dict[str, Any]:
-    """Errors against a reference, and the names where they are worst."""
+    """Errors over all names of a reference, and the names where they are worst."""
     names = [str(n) for n in stored["names"]]
-    reference = SimpleNamespace(names=names, mean=stored["mean"], sd=stored["sd"])
     found = moments({n.partition("[")[0] for n in names})
-    worst = []
-    for position, label in enumerate(("mean", "sd")):
-        flat = {}
-        for site, pair in found.items():
-            for index in np.ndindex(np.shape(pair[0])):
-                flat[site + (f"[{','.join(map(str, index))}]" if index else "")] = pair[position][
-                    index
-                ]
-        known = [i for i, n in enumerate(names) if n in flat]
-        value = np.array([flat[names[i]] for i in known])
-        mean, sd = reference.mean[known], reference.sd[known]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.log(value / sd) if position else (value - mean) / sd
-        at = int(np.argmax(np.nan_to_num(np.abs(off), nan=np.inf)))
-        shown = np.exp(off[at]) if position else off[at]
-        worst.append(f"{label} of {names[known[at]]} {'x' if position else ''}{shown:.2f}")
-    summary = {"worst": ", ".join(worst), "rhat": float(stored["rhat"].max())}
-    return errors(reference, found) | summary
+    means, sds = (dict(labelled({s: pair[i] for s, pair in found.items()})) for i in (0, 1))
+    if lost := [n for n in names if n not in means]:
+        raise LookupError(f"expected {', '.join(lost[:5])} in the fit, found {', '.join(found)}")
+    mean, sd = np.array([means[n] for n in names]), np.array([sds[n] for n in names])
+    offset = (mean - stored["mean"]) / stored["sd"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(sd / stored["sd"])
+    far, wide = (int(np.argmax(np.nan_to_num(abs(x), nan=np.inf))) for x in (offset, ratio))
+    return {
+        "mean_max": float(abs(offset).max()),
+        "mean_rms": float(np.sqrt(np.mean(offset**2))),
+        "sd_rms": float(np.sqrt(np.mean(ratio**2))),
+        "rhat": float(stored["rhat"].max()),
+        "worst": f"mean of {names[far]} {offset[far]:+.2f}, "
+        f"sd of {names[wide]} x{np.exp(ratio[wide]):.2f}",
+    }
+
+
+def labelled(arrays: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every number of some sites by its name, "beta[2,1]", counted from 0."""
+    for site, array in arrays.items():
+        for index in np.ndindex(np.shape(array)):
+            yield site + (f"[{','.join(map(str, index))}]" if index else ""), array[index]
 
 
 def in_process(

@@ -49,6 +49,34 @@ def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(found, names["means"], atol=0.2)
 
 
+def test_the_code_of_how_to_any_model_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-any-model.md", capsys)
+    page = (ROOT / "docs" / "how-to-any-model.md").read_text("utf-8")
+    # The figures of the text are those of its code.
+    for name in ("fit", "mean_field"):
+        assert f"{names[name].sd('tau'):.2f}" in page
+        assert f"{names[name].elbo:.2f}" in page
+    ratios = names["augmented"].sd("beta") / names["binary"].sd("beta")
+    assert ((ratios > 0.8) & (ratios < 0.9)).all()
+    assert np.isinf(names["shrunk"].sd("scale")).all()
+    # Within four posterior deviations of the values that simulated the data.
+    for name, site, truth in (
+        ("shrunk", "beta", [2.0, -1.0, 0.0, 0.0]),
+        ("binary", "beta", [0.5, 1.0, -1.0]),
+        ("rates", "beta", [0.2, 0.5, -0.5]),
+        ("glmm", "beta", [0.5, 1.0, -1.0]),
+        ("black_box", "mu", [-1.5, 2.0]),
+        ("black_box", "sigma", [1.0, 0.7]),
+    ):
+        fit = names[name]
+        assert fit.converged
+        assert (np.abs(fit.mean(site) - truth) < 4 * fit.sd(site)).all(), name
+    assert names["independent"].elbo < names["black_box"].elbo - 0.1
+    assert "'weight', 'sigma' on a grid" in names["smoothed"].plan.ladder[-1]
+    assert set(names["estimated"].parameters) == {"shape", "rate"}
+
+
 def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-topics.md", capsys)

@@ -22,6 +22,7 @@ def test_every_example_is_run_here():
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
     assert names == {
         "ard_regression",
+        "eight_schools",
         "missing_data",
         "paper_mixture",
         "stream_parquet",
@@ -52,6 +53,21 @@ def test_ard_regression(capsys):
     fit = example("ard_regression").main(n=60, columns=5)
     np.testing.assert_allclose(fit.mean("beta"), [2.0, -1.0, 0.5, 0.0, 0.0], atol=0.45)
     assert "Normal-Gamma(beta, tau)" in capsys.readouterr().out
+
+
+def test_eight_schools(tmp_path, capsys):
+    fit, mean_field = example("eight_schools").main(output=tmp_path)
+    # The reference draws of posteriordb have 3.20, with a standard error of about 0.06.
+    assert fit.sd("tau") == pytest.approx(3.2, abs=0.1)
+    assert mean_field.sd("tau") < 1.5
+    assert mean_field.elbo < fit.elbo - 1
+    text = capsys.readouterr().out
+    assert "-> conditioned: 'tau' on a grid" in text
+    assert "conditioned on tau: ELBO -31.31, tau 3.60 +- 3.22" in text
+    assert (tmp_path / "eight_schools.png").stat().st_size > 10_000
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert page.count("data:image/png;base64,") == 1
+    assert "-&gt; conditioned: &#x27;tau&#x27; on a grid" in page
 
 
 def test_topics(capsys):

@@ -9,8 +9,10 @@ import pytest
 
 from lowerbound.bound.draws import cubature, normal_draws
 from lowerbound.bound.estimated import averaged, points
-from lowerbound.fit.blackbox_target import target_for
-from lowerbound.fit.gaussian_inner import GaussianInner
+from lowerbound.fit.blackbox import run_gaussian
+from lowerbound.fit.conditional import conditioned
+from lowerbound.fit.gaussian_inner import gaussian_solver
+from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.model import trace_model
 from lowerbound.update.gaussian import CONVERGED, advance, begin
 
@@ -61,61 +63,74 @@ def test_one_full_step_is_exact_for_a_quadratic():
     assert state.status == CONVERGED
 
 
-def given_sigma(sigma, y):
-    numpyro.sample("sigma", dist.HalfNormal(1.0), obs=sigma[0])
-    m = numpyro.sample("m", dist.Normal(0.0, sigma[0]))
+def noisy_mean(y):
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    m = numpyro.sample("m", dist.Normal(0.0, sigma))
     numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+
+def grid_of(model, *args, sites=("sigma",), **settings):
+    given = conditioned(trace_model(model, args), sites, args, {})
+    return gaussian_solver(given, sites, **settings)
 
 
 def test_a_grid_of_scalars_is_solved_at_once():
     y = np.array([0.3, 1.2, -0.4])
-    model = trace_model(given_sigma, (np.ones(1), y))
-    grid = np.array([0.1, 0.5, 1.0, 4.0])
+    sigma = np.array([0.1, 0.5, 1.0, 4.0])
+    u = np.log(sigma)
     with jax.enable_x64(True):
-        target = target_for(model)
-
-        @jax.jit
-        def solve(sigma, data):
-            inner = GaussianInner.of(
-                target, lambda theta: {"sigma": jnp.reshape(theta["sigma"], (1,))}, data
-            )
-
-            def one(value):
-                theta = {"sigma": value}
-                return inner.solve(theta, inner.first(theta))
-
-            return jax.vmap(one)(sigma)
-
-        parameters, elbo = solve(grid, target.data)
-        precision = 3.0 + grid**-2.0
-        np.testing.assert_allclose(parameters["loc"][:, 0], y.sum() / precision, atol=1e-4)
+        solver = grid_of(noisy_mean, y)
+        parameters, values = solver.on_host(u[:, None], {"sigma": sigma}, u)
+        precision = 3.0 + sigma**-2.0
+        np.testing.assert_allclose(parameters["loc"][:, 0], y.sum() / precision, atol=1e-3)
         np.testing.assert_allclose(parameters["scale_tril"][:, 0, 0], precision**-0.5, rtol=1e-3)
         evidence = [
             dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3) + s**2).log_prob(y)
             + dist.HalfNormal(1.0).log_prob(s)
-            for s in grid
+            + jnp.log(s)
+            for s in sigma
         ]
-    np.testing.assert_allclose(elbo, np.array(evidence), atol=1e-6)
+    np.testing.assert_allclose(values, np.array(evidence), atol=1e-6)
 
 
-def test_one_program_serves_the_host_and_the_compiled_loop():
+def test_a_node_has_one_answer_whatever_was_solved_before():
+    y = np.array([0.3, 1.2, -0.4])
+    sigma = np.exp(np.linspace(-2.0, 2.0, 9))
+    u = np.log(sigma)
+    with jax.enable_x64(True):
+        together = grid_of(noisy_mean, y).on_host(u[:, None], {"sigma": sigma}, u)[1]
+        alone = grid_of(noisy_mean, y)
+        backwards = [
+            alone.on_host(u[i : i + 1, None], {"sigma": sigma[i : i + 1]}, u[i : i + 1])[1][0]
+            for i in range(9)[::-1]
+        ]
+    np.testing.assert_allclose(together, backwards[::-1], atol=1e-6)
+
+
+def test_a_node_of_no_weight_is_left_early():
+    y = np.array([0.3, 1.2, -0.4])
+    u = np.array([0.0, -60.0])
+    with jax.enable_x64(True):
+        _, values = grid_of(noisy_mean, y).on_host(u[:, None], {"sigma": np.exp(u)}, u)
+    assert np.isfinite(values[0])
+    assert values[1] < values[0] - 30.0
+
+
+def logistic(X, y):
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    beta = numpyro.sample("beta", dist.Normal(jnp.zeros(2), sigma).to_event(1))
+    numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
+
+
+def test_a_node_of_the_grid_is_the_gaussian_of_the_conditioned_program():
     rng = np.random.default_rng(1)
     X = np.column_stack([np.ones(30), rng.standard_normal(30)])
     y = (rng.random(30) < 0.5).astype(int)
-
-    def logistic(X, y):
-        beta = numpyro.sample("beta", dist.Normal(jnp.zeros(2), 3.0).to_event(1))
-        numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
-
-    from lowerbound.fit.blackbox import run_gaussian
-    from lowerbound.fit.gaussian_method import Gaussian
-
-    model = trace_model(logistic, (X, y))
-    host = run_gaussian(model, Gaussian(draws=512, tolerance=1e-5), 0, progress=False)
     with jax.enable_x64(True):
-        target = target_for(model)
-        inner = GaussianInner.of(target, lambda theta: {}, target.data, 512)
-        parameters, _ = jax.jit(lambda: inner.solve({}, inner.first({})))()
-        loc = np.asarray(parameters["loc"])
-    error = np.linalg.solve(host.parameters["scale_tril"], loc - host.parameters["loc"])
+        model = trace_model(logistic, (X, y))
+        given = conditioned(model, ("sigma",), (X, y), {})  # at sigma = 1, the middle
+        host = run_gaussian(given, Gaussian(draws=512, tolerance=1e-5), 0, progress=False)
+        solver = gaussian_solver(given, ("sigma",), 512)
+        node, _ = solver.on_host(np.zeros((1, 1)), {"sigma": np.ones(1)}, np.zeros(1))
+    error = np.linalg.solve(host.parameters["scale_tril"], node["loc"][0] - host.parameters["loc"])
     assert np.abs(error).max() < 0.02

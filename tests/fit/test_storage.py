@@ -419,3 +419,19 @@ def test_saving_over_a_file_replaces_it(fit, path):
     Path(path).write_text("old")
     fit.save(str(path))
     assert lb.load(str(path), mixture).elbo == fit.elbo
+
+
+def test_a_fit_with_maximised_parameters(tmp_path):
+    def shrunk(y):
+        spread = numpyro.param("spread", 1.0, constraint=dist.constraints.positive)
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Normal(0.0, spread))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+    before = lb.fit(shrunk, X)
+    before.save(tmp_path / "run.lb")
+    for after in (lb.load(tmp_path / "run.lb", shrunk), lb.load(tmp_path / "run.lb", shrunk, X)):
+        assert after.parameters == before.parameters
+        assert after.elbo_terms == before.elbo_terms
+        np.testing.assert_array_equal(after.mean("z"), before.mean("z"))
+        np.testing.assert_array_equal(after.local(NEW)["z"].loc, before.local(NEW)["z"].loc)

@@ -187,7 +187,7 @@ def _points(
 ) -> dict[str, Any]:
     """Everything the certificate compares, at the points of one `random_pair`."""
     summands = derived.joint.summands
-    statistics = jax.vmap(derived.family.statistics)(values)
+    statistics = jax.vmap(lambda v: derived.family.statistics(v, arrays))(values)
 
     def parts(point: Any) -> Array:
         return jnp.stack([energy([summand], arrays, point) for summand in summands])
@@ -255,7 +255,7 @@ def _climb(derived: Derived, arrays: Any, values: Mapping[str, Array]) -> dict[s
             for factor, extra in zip(family.families, extras(derived, arrays), strict=True)
         )
     )
-    state = State(default, derived.cast(family.statistics(values)))
+    state = State(default, derived.cast(family.statistics(values, arrays)))
 
     def sweep(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
         visited = []

@@ -85,7 +85,7 @@ def _weights(
     from the family.
     """
     family, naturals = fitted.fit.family, fitted.fit.state.naturals
-    statistics = family.statistics(values)
+    statistics = family.statistics(values, arrays)
     total, factors = base_measure(fitted.derived, values), {}
     for block, factor, natural, point in zip(
         family.blocks, family.families, naturals, statistics, strict=True

@@ -38,9 +38,10 @@ class Rowwise:
         batch = self.whole
         engine = batch.rows.engine
         derived = Derived(self.case.name, batch.model, engine.joint, engine.family, engine.sweep)
-        points = [engine.family.statistics(random_values(derived, seed)) for seed in (3, 4)]
-        means = jax.tree.map(lambda a, b: 0.5 * (a + b), *points)
         arrays = batch.compress(batch.example)
+        values = [random_values(derived, seed) for seed in (3, 4)]
+        points = [engine.family.statistics(value, arrays) for value in values]
+        means = jax.tree.map(lambda a, b: 0.5 * (a + b), *points)
         naturals = [{} for _ in means]
         state = State(tuple(naturals), means)
         for number in batch.sweep.order:

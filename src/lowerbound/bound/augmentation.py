@@ -68,7 +68,7 @@ def augmentation_gap(
 
             def one(key: Array) -> Array:
                 values = family.sample(naturals, key)
-                point = family.statistics(values)
+                point = family.statistics(values, compressed)
                 mixed = tuple(means[n] if n in auxiliary else t for n, t in enumerate(point))
                 inner = energy(joint.summands, compressed, mixed)
                 whole = original.log_density({k: values[k] for k in own}, data, masks)

@@ -7,14 +7,11 @@ exactly white and a quadratic f the averages are exact.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-Numbers = Any  # jax.Array inside a compiled function, numpy.ndarray on the host
+Numbers = Any  # an array, or a scalar of NumPy
 
 
 class Estimate(NamedTuple):
@@ -24,11 +21,6 @@ class Estimate(NamedTuple):
     slope: Numbers  # mean C'g, the gradient of the ELBO in loc
     curvature: Numbers  # -mean C'g e', which is the identity at the optimum
     deviation: Numbers  # standard deviation of log p - log q
-
-
-def module_of(array: Numbers) -> ModuleType:
-    """The array module of a formula that serves the host and compiled functions alike."""
-    return jnp if isinstance(array, jax.Array) else np
 
 
 def points(draws: Numbers, loc: Numbers, root: Numbers) -> Numbers:
@@ -41,13 +33,12 @@ def averaged(draws: Numbers, values: Numbers, gradients: Numbers, root: Numbers)
 
     `root` is the lower triangular C. Where log p or its gradient is not finite, so is the ELBO.
     """
-    xp = module_of(gradients)
     count, dimension = draws.shape
-    constant = 0.5 * dimension * np.log(2 * np.pi) + xp.sum(xp.log(xp.abs(xp.diagonal(root))))
+    constant = 0.5 * dimension * np.log(2 * np.pi) + np.sum(np.log(np.abs(np.diagonal(root))))
     whitened = gradients @ root
-    ratio = values + 0.5 * xp.sum(draws**2, axis=1)
-    mean = xp.mean(ratio)
-    slope, curvature = xp.mean(whitened, axis=0), -(whitened.T @ draws) / count
-    finite = xp.isfinite(mean) & xp.all(xp.isfinite(slope)) & xp.all(xp.isfinite(curvature))
-    elbo = xp.where(finite, mean + constant, -xp.inf)
-    return Estimate(elbo, slope, curvature, xp.std(ratio))
+    ratio = values + 0.5 * np.sum(draws**2, axis=1)
+    mean = np.mean(ratio)
+    slope, curvature = np.mean(whitened, axis=0), -(whitened.T @ draws) / count
+    finite = np.isfinite(mean) & np.all(np.isfinite(slope)) & np.all(np.isfinite(curvature))
+    elbo = np.where(finite, mean + constant, -np.inf)
+    return Estimate(elbo, slope, curvature, np.std(ratio))

@@ -24,12 +24,13 @@ from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.blackbox_together import JOINED, Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
-from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin
+from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin, distance
 from lowerbound.update.matching import matched
 
 LIMIT = 200  # iterations for one set of draws
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
 COARSE = 0.01  # the tolerance of the first draws
+SHARE = 0.1  # of what new draws move the answer by: what is left of that when they have done so
 LEAST_DRAWS, MOST_STAGES = 256, 3
 _LEAST_RATE = 1e-3  # of score matching
 
@@ -47,17 +48,18 @@ def solve_fixed(
     for elbo in best.history:
         watch.note(elbo)
     ahead.result()
-    state, size = best.state, sizes[0]
+    state, size, aim = best.state, sizes[0], method.tolerance
     for stage, size in enumerate(sizes):
         draws = normal_draws(size, target.size, draw_seed(seed, stage))
         # More draws will move the answer of the first ones anyway.
-        coarse = stage == 0 and len(sizes) > 1
-        aim = max(method.tolerance, COARSE) if coarse else method.tolerance
-        state, first = ascend(target, draws, state, aim, diagonal, watch)
+        coarse = COARSE if stage == 0 and len(sizes) > 1 else 0.0
+        aim = max(method.tolerance, coarse)
+        share = SHARE if stage else 0.0
+        state, first, aim = ascend(target, draws, state, aim, diagonal, watch, share)
         _check_proper(target, state)
         if stage and first <= AGREED:
             break
-    converged, reason = _reason(state, method.tolerance)
+    converged, reason = _reason(state, aim)
     restarts = tuple(restart(one) for one in climbs)
     return Solution(_parameters(state, diagonal), size, converged, reason, restarts)
 
@@ -131,17 +133,23 @@ def ascend(
     tolerance: float,
     diagonal: bool,
     watch: Watch,
-) -> tuple[Ascent, float]:
-    """The ascent over some draws; also how far its start was from stationary for them."""
-    state, first = begin(state.loc, state.root), np.inf
+    share: float = 0.0,
+) -> tuple[Ascent, float, float]:
+    """The ascent over some draws, how far its start was from stationary for them, and its aim.
+
+    The aim is the tolerance, or `share` of that first distance where it is more.
+    """
+    state, first, aim = begin(state.loc, state.root), np.inf, tolerance
     for iteration in range(LIMIT):
         found = evaluate(target, draws, state.trial_loc, state.trial_root)
-        state = advance(state, found, tolerance, diagonal)
-        first = float(state.error) if iteration == 0 else first
+        if iteration == 0 and np.isfinite(found.elbo):
+            first = float(distance(found, diagonal))
+            aim = max(tolerance, share * min(first, AGREED))
+        state = advance(state, found, aim, diagonal)
         watch.note(float(state.found.elbo))
         if state.status != RUNNING:
             break
-    return state, first
+    return state, first, aim
 
 
 def evaluate(target: Target, draws: np.ndarray, loc: np.ndarray, root: np.ndarray) -> Estimate:

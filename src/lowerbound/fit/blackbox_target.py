@@ -20,7 +20,7 @@ from lowerbound.model.dependence import digest
 
 BATCH = 64  # points that are evaluated together
 MOST_NUMBERS = 20_000_000  # that one batch may hold
-QUICK_BELOW = 30_000  # numbers computed for one point; programs of more are optimised
+QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
 _UNKNOWN_LENGTH = 10  # of a loop that ends by a condition, such as a solver's
 _CACHE_SIZE = 32
 _programs: OrderedDict[str, dict[object, Any]] = OrderedDict()

@@ -25,8 +25,8 @@ from lowerbound.fit.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
 from lowerbound.fit.structured import grid_fit
-from lowerbound.fit.threads import one_thread
 from lowerbound.fit.summed import fit_summed, plan_summed
+from lowerbound.fit.threads import one_thread
 from lowerbound.fit.versions import versions
 from lowerbound.model import Model, trace_model
 from lowerbound.model.coordinates import Coordinates

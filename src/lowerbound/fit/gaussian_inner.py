@@ -55,7 +55,9 @@ class GaussianGrid:
             # From the centre outwards, while nothing is known: each wave begins at the one before.
             size = len(found) + 1 if len(self._known) < len(points) else len(points)
             wave = order[len(found) :][:size]
-            states = self._wave(points[wave], {n: v[wave] for n, v in theta.items()}, jacobian[wave])
+            states = self._wave(
+                points[wave], {n: v[wave] for n, v in theta.items()}, jacobian[wave]
+            )
             found.update(zip(wave.tolist(), states, strict=True))
         states = [found[number] for number in range(len(points))]
         solutions = {
@@ -72,7 +74,9 @@ class GaussianGrid:
 
         def sieve(states: list[Ascent]) -> list[Ascent]:
             # Nodes of no weight need no exact value.
-            top = max(best, *(float(s.found.elbo) + j for s, j in zip(states, jacobian, strict=True)))
+            top = max(
+                best, *(float(s.found.elbo) + j for s, j in zip(states, jacobian, strict=True))
+            )
             return [
                 stopped(s, LEFT_BEHIND)
                 if s.status == RUNNING
@@ -118,7 +122,7 @@ class GaussianGrid:
 
 
 def _program(target: Target) -> Any:
-    """log p and its gradient for a batch of points and values of theta, compiled."""
+    """Log p and its gradient for a batch of points and values of theta, compiled."""
     key = "rows"
     if key not in target.compiled:
 
