@@ -56,16 +56,24 @@ class Row:
         return score if math.isfinite(score) else math.inf
 
     @property
+    def judged(self) -> bool:
+        """Whether there is a reference whose chains agree."""
+        return self.rhat <= MIXED
+
+    @property
     def gross(self) -> bool:
         """Whether the fit failed: an exception, a NaN, or means that are an sd away."""
-        return bool(self.reason) or not math.isfinite(self.score) or self.mean_rms > GROSS
+        wrong = not math.isfinite(self.score) or self.mean_rms > GROSS
+        return bool(self.reason) or (self.judged and wrong)
 
     def __str__(self) -> str:
         text = f"{self.model:28s} {self.route[:30]:30s} {'yes' if self.converged else 'no':4s}"
         seconds = (self.cold, self.cold_cpu, self.warm)
         numbers = (*seconds, self.mean_rms, self.mean_max, self.sd_rms, self.score)
         text += "".join(f"{x:8.3f}" for x in numbers) + f" {self.recompiled:3d}"
-        text += "" if self.rhat <= MIXED else f"  R-hat of the reference {self.rhat:.2f}"
+        if not self.judged:
+            lacking = "no reference" if math.isnan(self.rhat) else f"its R-hat is {self.rhat:.2f}"
+            text += f"  not judged: {lacking}"
         return f"{text}  {self.reason or self.worst}" + "".join(f"; {w}"[:80] for w in self.warned)
 
 
@@ -214,16 +222,17 @@ def in_process(
 
 def summary(rows: Sequence[Row]) -> str:
     """Counts over all models, and the names behind the counts that matter."""
-    ended = [r for r in rows if math.isfinite(r.score)]
+    judged = [r for r in rows if r.judged]
     crashes = [r.model for r in rows if r.reason]
     gross = [r.model for r in rows if r.gross]
-    near = [r.model for r in ended if r.score <= WITHIN]
-    median = float(np.median([r.score for r in rows])) if rows else math.nan
+    near = [r.model for r in judged if r.score <= WITHIN]
+    median = float(np.median([r.score for r in judged])) if judged else math.nan
     seconds = [r.cold for r in rows if math.isfinite(r.cold)]
     lines = [
-        f"{len(rows)} models; median score {median:.3f}; score <= {WITHIN:g}: {len(near)}",
+        f"{len(rows)} models, {len(judged)} with a reference to judge them by",
+        f"of these: median score {median:.3f}; score <= {WITHIN:g}: {len(near)}",
         f"gross failures {len(gross)}: {', '.join(gross)}",
-        f"of these crashes {len(crashes)}: {', '.join(crashes)}",
+        f"crashes and runs past the limit {len(crashes)}: {', '.join(crashes)}",
     ]
     if seconds:
         lines.append(f"cold seconds: median {np.median(seconds):.1f}, most {max(seconds):.1f}")

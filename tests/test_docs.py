@@ -74,6 +74,8 @@ def test_the_code_of_how_to_any_model_runs_in_order(tmp_path, monkeypatch, capsy
         assert (np.abs(fit.mean(site) - truth) < 4 * fit.sd(site)).all(), name
     assert names["independent"].elbo < names["black_box"].elbo - 0.1
     assert "'weight', 'sigma' on a grid" in names["smoothed"].plan.ladder[-1]
+    assert "'c' summed out" in names["summed"].plan.ladder[-1]
+    assert np.corrcoef(names["summed"].mean("c"), names["x"] > 0)[0, 1] > 0.9
     assert set(names["estimated"].parameters) == {"shape", "rate"}
 
 

@@ -5,7 +5,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import numpyro
 import pytest
+
+import lowerbound as lb
+import lowerbound.data
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -110,6 +114,13 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if "relative change" not in line]
     assert lines
     assert [line for line in lines if line not in printed] == []
+
+
+def test_the_second_example_of_the_readme_finds_what_it_says():
+    code = re.search(r"```python\n(def hierarchy.*?)```", README, re.DOTALL)[1]
+    names = {"numpyro": numpyro, "dist": numpyro.distributions, "lb": lb}
+    exec(compile(code, "README.md", "exec"), names)
+    assert f"{names['fit'].sd('tau'):.2f};" in code
 
 
 def test_the_example_of_the_readme_is_short():

@@ -482,3 +482,21 @@ def test_single_precision():
         "CAVI got precision='float32' for a model with numpyro.param sites.\n"
         "Expected float64, in which parameters are maximised. Drop precision."
     )
+
+
+def test_a_parameter_inside_an_expectation_by_quadrature():
+    """An offset of the linear predictor is the mean of the effects, written otherwise."""
+    group = np.repeat(np.arange(5), 8)
+    y = (np.arange(40) * 7 % 10 < 3 + group).astype(int)
+
+    def model(group, y, inside):
+        offset = numpyro.param("offset", 0.0)
+        with numpyro.plate("groups", 5):
+            effect = numpyro.sample("effect", dist.Normal(0.0 if inside else offset, 1.0))
+        logits = effect[group] + (offset if inside else 0.0)
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
+
+    inner, outer = (maximised(model, group, y, inside) for inside in (True, False))
+    assert inner.elbo == pytest.approx(outer.elbo, abs=1e-9)
+    assert inner.parameters["offset"] == pytest.approx(outer.parameters["offset"], abs=1e-5)

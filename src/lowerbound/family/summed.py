@@ -104,6 +104,17 @@ class Summed:
         `weights(theta, data)` are those of one theta.
         """
         data = self.summation.model.arguments.data
+        with jax.enable_x64(True):
+            return self._compiled(what, function, theta, more, data)
+
+    def _compiled(
+        self,
+        what: str,
+        function: Callable[..., Values],
+        theta: Values,
+        more: tuple[Any, ...],
+        data: dict[str, Any],
+    ) -> Values:
         first = {n: a[0] for n, a in theta.items()}
         closed = jax.make_jaxpr(self.summation.log_weights)(first, data)
         groups = [(s.name, s.shape, s.rows) for g in self.summation.groups for s in g.sites]

@@ -167,9 +167,16 @@ class Ascent:
 
 
 def slots(summand: Summand) -> list[int]:
-    """The compressed arrays that a summand multiplies or is indexed by, repeats included."""
+    """The compressed arrays that a summand multiplies or is indexed by, repeats included.
+
+    Those inside an expectation by quadrature are there twice, since it is not linear in them.
+    """
     indices = (i for read in summand.reads for i in read.index)
     gathers = [
         i.array.number for i in indices if isinstance(i, Gather) and isinstance(i.array, Slot)
     ]
-    return [slot for slot, _ in summand.constants] + gathers
+    integrals = [read.integral for read in summand.reads if read.integral is not None]
+    moments = [s for integral in integrals for s in (*integral.first, *integral.second)]
+    functions = [slot for integral in integrals for f in integral.functions for slot in f.slots]
+    inside = [slot for moment in moments for slot in slots(moment)] + functions
+    return [slot for slot, _ in summand.constants] + gathers + 2 * inside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from lowerbound.fit.blackbox_start import (
     starting_points,
 )
 from lowerbound.fit.blackbox_target import Target
-from lowerbound.fit.blackbox_together import JOINED, Climb
+from lowerbound.fit.blackbox_together import Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin, distance
@@ -31,6 +31,7 @@ LIMIT = 200  # iterations for one set of draws
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
 COARSE = 0.01  # the tolerance of the first draws
 SHARE = 0.1  # of what new draws move the answer by: what is left of that when they have done so
+CANDIDATES = 4  # points for each start: the highest are taken
 LEAST_DRAWS, MOST_STAGES = 256, 3
 _LEAST_RATE = 1e-3  # of score matching
 
@@ -102,13 +103,13 @@ def begin_climbs(
 ) -> list[Climb]:
     """The starts, each at its approximate optimum; raises when there is no good one.
 
-    Starts that end in different places are followed by as many `again`.
+    Where fewer than half of them come to the best place, as many are made `again`.
     """
     climbs = climb(target, starts_of(target, method, seed), diagonal)
     best = max(one.elbo for one in climbs)
-    apart = [c for c in climbs if c.elbo < best - ONE_MODE and c.state.status != JOINED]
-    if again and apart:
-        more = starting_points(target, method.starts, [abs(seed), 1], _given(target, method), False)
+    there = [one for one in climbs if one.elbo > best - ONE_MODE]
+    if again and len(there) < len(climbs) / 2:
+        more = _highest(target, method, [abs(seed), 1], centred=False)
         climbs += climb(target, more, diagonal, best)
     _check_proper(target, max(climbs, key=lambda one: one.elbo).state)
     return climbs
@@ -116,8 +117,19 @@ def begin_climbs(
 
 def starts_of(target: Target, method: Gaussian, seed: int) -> np.ndarray:
     """Starting points where log p is finite, one per row."""
-    rows = starting_points(target, method.starts, abs(seed), _given(target, method))
-    return finite_rows(target, rows, abs(seed))
+    return finite_rows(target, _highest(target, method, abs(seed), centred=True), abs(seed))
+
+
+def _highest(
+    target: Target, method: Gaussian, seed: int | Sequence[int], centred: bool
+) -> np.ndarray:
+    """The highest of several points for each start; the first two as they are, where centred."""
+    count = CANDIDATES * method.starts
+    rows = starting_points(target, count, seed, _given(target, method), centred)
+    heights = np.nan_to_num(target(rows)[0], nan=-np.inf)
+    heights[: 2 if centred else 0] = np.inf
+    chosen: np.ndarray = rows[np.sort(np.argsort(-heights, kind="stable")[: method.starts])]
+    return chosen
 
 
 def _given(target: Target, method: Gaussian) -> dict[str, Any] | None:
@@ -185,7 +197,7 @@ def _reason(state: Ascent, tolerance: float) -> tuple[bool, str]:
     if state.status == STALLED:
         return False, "no step raises the ELBO"
     if float(state.error) <= tolerance:
-        return True, f"mean and scale within {tolerance:g} standard deviations"
+        return True, f"mean and scale within {tolerance:.2g} standard deviations"
     return True, "the ELBO no longer changes"
 
 

@@ -7,6 +7,7 @@ curvature, found from gradients alone and whatever the scales of the coordinates
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, begi
 LIMIT = 60  # iterations of a start
 TOLERANCE = 0.05
 WIDTH = 0.1  # of the first draws
-ONE_MODE = 1.0  # nats between starts of one mode; if more, as many starts again are made
+ONE_MODE = 1.0  # nats between starts of one mode
 _FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach the others
 _SETTLING, _NEAR = 1.0, 0.5  # deviations: from the optimum, and between starts that have joined
 _MORE = 120  # points that are looked at when no start is finite
@@ -65,15 +66,21 @@ def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.i
     `known` is the ELBO of an earlier start that has come to rest.
     """
     root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
-    return side_by_side(
+    partners: dict[int, int] = {}
+    climbs = side_by_side(
         lambda vectors, owners: target(vectors),
         cubature(target.size, 0),
         [begin(loc, root) for loc in locs],
         TOLERANCE,
         LIMIT,
         diagonal,
-        lambda states: _without_joined(_without_hopeless(states, known)),
+        lambda states: _without_joined(_without_hopeless(states, known), partners),
     )
+    # The last to join are the first to follow, for their partners may have joined others since.
+    for number in reversed(partners):
+        state = climbs[partners[number]].state
+        climbs[number] = replace(climbs[number], state=stopped(state, JOINED))
+    return climbs
 
 
 def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
@@ -88,17 +95,20 @@ def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
     ]
 
 
-def _without_joined(states: list[Ascent]) -> list[Ascent]:
+def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Ascent]:
     """Stop the starts that have come to where a better one is: both would end in one place."""
     order = sorted(range(len(states)), key=lambda i: -float(states[i].found.elbo))
-    kept: list[Ascent] = []
+    kept: list[int] = []
     states = list(states)
     for i in order:
         one = states[i]
-        if one.status == RUNNING and any(_near(one, other) for other in kept):
-            states[i] = stopped(one, JOINED)
-        elif one.status in (RUNNING, CONVERGED, SETTLED) and float(one.error) < _SETTLING:
-            kept.append(one)
+        if one.status not in (RUNNING, CONVERGED, SETTLED):
+            continue
+        near = [k for k in kept if _near(one, states[k])] if one.status == RUNNING else []
+        if near:
+            states[i], partners[i] = stopped(one, JOINED), near[0]
+        elif float(one.error) < _SETTLING:
+            kept.append(i)
     return states
 
 

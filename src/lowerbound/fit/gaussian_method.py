@@ -25,9 +25,10 @@ class Gaussian:
     engine: "fixed" maximises the ELBO of fixed quasi-Monte Carlo draws, deterministically;
         "match" fits the score of log p (batch and match); "stochastic" follows noisy gradients
         with steps of Adam. "auto" is fixed for full and diagonal covariances, else stochastic.
-    starts: from how many points the ascent begins, and as many again when these end in different
-        places; the best ELBO is kept.
-    tolerance: stop when mean and scale are within this many standard deviations of the optimum.
+    starts: from how many points the ascent begins, and as many again when fewer than half of these
+        come to the best place; the best ELBO is kept.
+    tolerance: stop when mean and scale are within this many standard deviations of the optimum, or
+        within a tenth of what they moved by with the last draws, where that is more.
     init: "auto" starts at the median of the prior, at zero and around them; or a dict of site
         values.
     precision: "float64" or "float32" of the log density; by default float64 on CPU and float32 on

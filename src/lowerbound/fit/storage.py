@@ -58,13 +58,18 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)},
         "restarts": [dataclasses.asdict(restart) for restart in fit.restarts],
         "family": family_record(fit.family),
-        "naturals": fit.state.naturals,
-        "means": fit.state.means,
+        "naturals": _parameters(fit.state.naturals),
+        "means": _parameters(fit.state.means),
         "partition": None if fit.blocks is None else [tuple(block) for block in fit.blocks],
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
         **{name: getattr(fit, name) for name in (*_PLAIN, *_LATER)},
     }
     write_archive(path, document, KIND)
+
+
+def _parameters(parameters: Any) -> Any:
+    """Those of a mean field as a list of dictionaries, others as they are."""
+    return [dict(p) for p in parameters] if isinstance(parameters, tuple) else parameters
 
 
 def _saved(fit: Fit) -> Saved:

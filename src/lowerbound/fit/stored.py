@@ -11,6 +11,7 @@ from numpyro.distributions import biject_to
 from lowerbound.errors import ArgumentError
 from lowerbound.family.conditioned import Conditioned
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.summed import Summed
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.fit.conditional import Nothing
@@ -49,6 +50,13 @@ def family_record(family: Variational) -> dict[str, Any]:
             }
         case Nothing():
             return {"kind": "nothing"}
+        case Summed():
+            names = ", ".join(f"'{name}'" for name in family.summation.names)
+            raise ArgumentError(
+                f"The fit gives {names} by a sum over the rows of the data, which files do not "
+                "hold, so it cannot be saved.\nExpected a fit without discrete sites that are "
+                "summed out. Keep draws of it instead: fit.sample(1000)."
+            )
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 
 

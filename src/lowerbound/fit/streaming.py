@@ -9,6 +9,7 @@ import jax
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.method import CAVI, SVI, as_method
 from lowerbound.fit.minibatch import Before
@@ -53,12 +54,8 @@ def update(
     if isinstance(chosen.monitor, str):
         chosen = replace(chosen, monitor=None)  # rows that arrive in turn are all to be learned
     chosen = replace(chosen, plate=chosen.plate or fit.plate, blocks=fit.blocks)
-    if not isinstance(fit.family, MeanField):
-        raise ArgumentError(
-            f"update got a fit by {fit.method}.\n"
-            "Expected a fit by coordinate ascent or SVI, whose factors can be priors: fit with "
-            "method=lb.CAVI() or lb.SVI()."
-        )
+    fit, note = as_mean_field(fit)
+    assert isinstance(fit.family, MeanField)
     before = Before(fit.family, fit.state)
     with jax.enable_x64(True):
         call = fit.call_with(args, kwargs)
@@ -66,4 +63,20 @@ def update(
         shared = setting.batch.shared.family
         naturals = tuple(before.natural(block) for block in shared.blocks)
         start = State(naturals, shared.means(naturals))
-        return run_setting(setting, chosen, seed, progress, None, None, start)
+        updated = run_setting(setting, chosen, seed, progress, None, None, start)
+    return replace(updated, plan=replace(updated.plan, notes=(*updated.plan.notes, *note)))
+
+
+def as_mean_field(fit: Fit) -> tuple[Fit, tuple[str, ...]]:
+    """The fit, or one of its rows by mean field where its own q cannot be a prior; and a note."""
+    if isinstance(fit.family, MeanField):
+        return fit, ()
+    if fit.args is None:
+        raise ArgumentError(
+            f"update got a fit by {fit.method}, without its data.\n"
+            "Expected a fit by coordinate ascent or SVI, whose factors can be priors: fit with "
+            "method=lb.CAVI() or lb.SVI(), or pass the data to lb.load."
+        )
+    again = fit_cavi(fit.program, fit.args, fit.kwargs, CAVI(), fit.seed, False, None, None)
+    line = f"Went on from a mean-field fit of the old rows: q of {fit.method} cannot be a prior."
+    return again, (line,)

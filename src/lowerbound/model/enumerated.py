@@ -68,6 +68,12 @@ def enumerated(model: Model) -> Summation:
         names = discrete_sites(model)
         for name in names:
             _check_finite(model.latent[name])
+        if len(names) == len(model.latent):
+            raise UnsupportedModelError(
+                f"All latent sites are discrete: {_listed(names)}.\n"
+                "Expected a continuous site that is left when these are summed out. Fit them by "
+                "lb.CAVI()."
+            )
         parents = _parents(model, names)
         moved = tuple(n for n in model.latent if n not in names and parents[n])
         for name in moved:
@@ -85,9 +91,9 @@ def enumerated(model: Model) -> Summation:
 
 def _check_finite(site: Site) -> None:
     if site.support_values is None:
-        why = "whose values depend on other latent sites" if site.support is None else "unbounded"
+        why = "has values that depend on latent sites" if site.support is None else "is unbounded"
         if site.support is not None and site.event_shape:
-            why = "with vectors as values"
+            why = "has vectors as values"
         raise UnsupportedModelError(
             f"Site '{site.name}' is discrete and {why}: {site.distribution}   ({site.where}).\n"
             "Expected finitely many values, known beforehand, that can be summed over. Sum the "
@@ -116,10 +122,11 @@ def _parents(model: Model, names: Sequence[str]) -> Parents:
     closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(latents, model.arguments.data)
     inputs = sorted(latents)  # the order of a flattened dict; the data come after
     found = dict(zip(sorted(shapes), dependence(closed.jaxpr), strict=True))
-    return {
+    parents = {
         site: frozenset(inputs[i] for i in positions if i < len(inputs) and inputs[i] in names)
         for site, positions in found.items()
     }
+    return parents | {name: parents[name] | {name} for name in names}  # a uniform prior has none
 
 
 def _meeting(names: Sequence[str], parents: Parents) -> list[tuple[str, ...]]:
@@ -149,7 +156,7 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
         return Group(tuple(sites), tuple(term.name for term in terms), longest)
 
     group = made(apart=True)
-    most = max(terms, key=lambda term: (len(parents[term.name]), -len(term.batch_shape)))
+    most = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
     problem = _mismatch(group, most) or _too_many(group, most)
     impossible = False
     if problem is None:
@@ -249,9 +256,7 @@ def _too_many(group: Group, term: Site) -> str | None:
     if group.states <= MOST_STATES:
         return None
     names = [site.name for site in group.sites]
-    many = (
-        f"Discrete sites {_listed(names)} have" if names[1:] else f"Discrete site '{names[0]}' has"
-    )
+    many = f"sites {_listed(names)} have" if names[1:] else f"site '{names[0]}' has"
     return (
         f"Discrete {many} {_count(group.states)} states together in a row of site '{term.name}'   "
         f"({term.where}).\n"
