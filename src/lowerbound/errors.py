@@ -319,8 +319,8 @@ class NotConjugateError(LowerboundError):
     """Exact coordinate updates were asked for where log p is not affine in the statistics."""
 
     remedy: ClassVar[str] = (
-        'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact update '
-        "exists. Or augment the site: lb.CAVI(augment={...})."
+        'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact '
+        "update exists. Or augment the site: lb.CAVI(augment={...})."
     )
 
     def __init__(self, residuals: Sequence[Residual]) -> None:

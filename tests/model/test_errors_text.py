@@ -25,8 +25,8 @@ def test_not_conjugate():
         "CAVI needs log p to be affine in the statistics of every latent site.\n"
         "  Site 'w' enters site 'y' through softplus(w)   (model.py:14)\n"
         "  statistics of MultivariateNormal: w, w w';  left over: softplus(w)\n"
-        'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact update '
-        "exists. Or augment the site: lb.CAVI(augment={...})."
+        'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact '
+        "update exists. Or augment the site: lb.CAVI(augment={...})."
     )
 
 

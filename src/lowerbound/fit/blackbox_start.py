@@ -25,7 +25,7 @@ TOLERANCE = 0.05
 WIDTH = 0.1  # of the first draws
 ONE_MODE = 1.0  # nats between starts of one mode
 _FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach the others
-_SETTLING, _NEAR = 1.0, 50.0  # deviations: from the optimum, and between starts that have joined
+_SETTLING, _NEAR = 1.0, 0.5  # deviations: from the optimum, and between starts that have joined
 _MORE = 120  # points that are looked at when no start is finite
 
 
@@ -114,7 +114,7 @@ def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Asce
 
 def _near(one: Ascent, other: Ascent) -> bool:
     """Whether two Gaussians nearly agree, in the coordinates where the other is standard."""
-    if False:
+    if not float(one.found.elbo) > float(other.found.elbo) - ONE_MODE:
         return False
     change = np.linalg.solve(other.root, np.column_stack([one.root, one.loc - other.loc]))
     change[:, :-1] -= np.eye(len(one.loc))
