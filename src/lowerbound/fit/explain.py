@@ -52,6 +52,8 @@ def _plan(
     try:
         model = trace_model(function, args, kwargs)
     except ParameterSiteError as error:
+        if not isinstance(method, CAVI) or method.condition or method.augment:
+            raise  # as `fit` does
         model = parametrised_model(function, find_parameters(function, args, kwargs), args, kwargs)
         return with_parameters(make_plan(model, derived(model)), error.names)
     if isinstance(method, Gaussian):

@@ -122,8 +122,7 @@ class _Climb:
         structure = self.joint.structure
         if structure.residuals:
             first = structure.residuals[0]
-            self.note("exact", False, f"{_names(first.latents)} enter '{first.site}' through "
-                      f"{first.operation} ({first.where})")  # fmt: skip
+            self.note("exact", False, f"{_entry(first)} ({first.where})")
             return None
         curved, alone = by_quadrature(structure), independent(structure)
         if alone and not curved:
@@ -187,9 +186,8 @@ class _Climb:
         """A Gaussian given scalars that set the scale of other latent sites."""
         names = _names(chosen)
         size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in chosen)
-        enters = f"given {names}, {_names(residual.latents)} still enter '{residual.site}' through "
         if not last or _discrete(self.model) or len(chosen) > 2 or size > MOST_GIVEN:
-            self.note("conditioned", False, f"{enters}{residual.operation}")
+            self.note("conditioned", False, f"given {names}, still {_entry(residual)}")
             return None
         self.note("conditioned", True, f"{names} on a grid, because the scale of other sites hangs "
                   f"on it; given a node, a Gaussian of {size} numbers")  # fmt: skip
@@ -309,6 +307,12 @@ def _discrete(model: Model) -> list[str]:
         for name, site in model.latent.items()
         if site.support_values is not None or domain_of(site) == "count"
     ]
+
+
+def _entry(residual: Residual) -> str:
+    """How the latent sites of a residual enter its density."""
+    verb = "enters" if len(residual.latents) == 1 else "enter"
+    return f"{_names(residual.latents)} {verb} '{residual.site}' through {residual.operation}"
 
 
 def _names(names: Sequence[str]) -> str:

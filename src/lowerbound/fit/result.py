@@ -267,16 +267,16 @@ class Fit:
         lines = [head, f"  {self.stop_reason}"]
         if len(self.restarts) > 1:
             elbos = sorted((r.elbo for r in self.restarts), reverse=True)
-            lines.append(
-                f"  best of {len(elbos)} restarts; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}"
-            )
+            others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" * (self.elbo_error == 0)
+            lines.append(f"  best of {len(elbos)} restarts{others}")
         kept = [r for r in self.plan.rows if r.site in self.sites]
         lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
         return "\n".join(lines)
 
     def _length(self) -> str:
         if self.whole:
-            return f"{len(self.history.elbo)} {self.history.step}s"
+            count = len(self.history.elbo)
+            return f"{count} {self.history.step}{'' if count == 1 else 's'}"
         rows = int(self.history.rows[-1]) if len(self.history.rows) else 0
         return f"{self.restarts[0].sweeps} steps ({rows:,} rows)"
 

@@ -17,6 +17,7 @@ from lowerbound.fit.em import run_em
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan, make_plan
 from lowerbound.fit.result import Fit, make_fit
+from lowerbound.fit.structured import fit_conditioned
 from lowerbound.model import trace_model
 from lowerbound.model.augment import augmented
 
@@ -61,6 +62,9 @@ def fit_augmented(
     """Coordinate ascent on the augmented program; the plan says what the augmentation costs."""
     choices = dict(method.augment or {})
     program = augmented(function, choices)
+    if method.condition:
+        given = fit_conditioned(program, args, kwargs, method, *rest)
+        return replace(given, function=function, augment=choices)
     fitted = fit_cavi(program, args, kwargs, method, *rest)
     note = "The ELBO is that of the augmented program."
     assert isinstance(fitted.family, MeanField)

@@ -5,8 +5,11 @@ Under a Gaussian factor a is Gaussian, so that E[phi(a)] is a one-dimensional in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from lowerbound.joint.expression import array_key
 from lowerbound.joint.terms import (
@@ -75,7 +78,9 @@ def project(terms: Sequence[Term], like: Value) -> tuple[Projection, tuple[Index
     """
     present = {label for term in terms for label in term.labels()}
     labels = tuple(label for label in like.labels if label in present)
-    keyed = sorted(((_term_key(t, labels), t) for t in terms), key=lambda pair: repr(pair[0]))
+    # The order decides that of the stored constants, which every trace must repeat: no identities.
+    ordered = sorted(terms, key=lambda term: repr(_term_key(term, labels, _outline)))
+    keyed = [(_term_key(term, labels, array_key), term) for term in ordered]
     scale = keyed[0][1].coefficient
     key = tuple((k, t.coefficient / scale) for k, t in keyed)
     definition = Value(
@@ -95,7 +100,13 @@ def site_projection(site: str, shape: tuple[int, ...]) -> Projection:
     return Projection(Value(shape, axes, (term,)), ("site", site), site)
 
 
-def _term_key(term: Term, labels: Sequence[Label]) -> object:
+def _outline(array: Any) -> object:
+    return np.shape(array)
+
+
+def _term_key(
+    term: Term, labels: Sequence[Label], array_key: Callable[[Any], object]
+) -> tuple[object, ...]:
     number = {label: i for i, label in enumerate(labels)}
 
     def name(index: Index) -> object:
