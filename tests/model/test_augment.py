@@ -57,7 +57,9 @@ STEP = U[1] - U[0]
 
 
 @pytest.mark.parametrize("y", [-3.0, 0.2, 40.0])
-@pytest.mark.parametrize("law", [dist.StudentT(3.5, 0.5, 2.0), dist.Cauchy(0.5, 2.0)], ids=str)
+@pytest.mark.parametrize(
+    "law", [dist.StudentT(3.5, 0.5, 2.0), dist.Cauchy(0.5, 2.0)], ids=["student", "cauchy"]
+)
 def test_student_weights_integrate_out(law, y):
     found = log_joint(law, "scale-mixture", np.full(U.shape, y), np.exp(U), "y:weight") + U
     np.testing.assert_allclose(logsumexp(found) + np.log(STEP), law.log_prob(y), rtol=1e-9)

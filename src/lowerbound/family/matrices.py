@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -15,6 +17,9 @@ __all__ = [
     "symmetric",
     "times_vector",
 ]
+
+
+SMALLEST_SPLIT = 24  # rows
 
 
 def symmetric(matrix: Array) -> Array:
@@ -34,7 +39,46 @@ def log_determinant(cholesky: Array) -> Array:
 
 
 def inverse_cholesky(cholesky: Array) -> Array:
-    """The inverse of a lower Cholesky factor."""
+    """The inverse of a lower Cholesky factor.
+
+    Large ones by halves, [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]]: products are many
+    times faster than XLA's batched triangular solves. All blocks of one size are done together.
+    """
+    size = cholesky.shape[-1]
+    levels = max(0, math.ceil(math.log2(size / SMALLEST_SPLIT)))
+    count = 2**levels
+    width = -(-size // count)
+    whole = _padded(cholesky, count * width)
+    inverse = _solved(_blocks(whole, width, 0, 1))
+    while inverse.shape[-3] > 1:
+        below = _blocks(whole, width, 1, 2)
+        first, last = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        corner = -(last @ below) @ first
+        upper = jnp.concatenate([first, jnp.zeros_like(first)], axis=-1)
+        inverse = jnp.concatenate([upper, jnp.concatenate([corner, last], axis=-1)], axis=-2)
+        width *= 2
+    return inverse[..., 0, :size, :size]
+
+
+def _padded(matrix: Array, size: int) -> Array:
+    """The matrix in the corner of a larger one, continued by the identity."""
+    missing = size - matrix.shape[-1]
+    if not missing:
+        return matrix
+    lead = [(0, 0)] * (matrix.ndim - 2)
+    tail = jnp.diag((jnp.arange(size) >= size - missing).astype(matrix.dtype))
+    return jnp.pad(matrix, [*lead, (0, missing), (0, missing)]) + tail
+
+
+def _blocks(matrix: Array, width: int, below: int, step: int) -> Array:
+    """Every `step`-th block on the diagonal, or as far `below` it, stacked before its two axes."""
+    rows = [(k + below) * width for k in range(0, matrix.shape[-1] // width - below, step)]
+    starts = [row - below * width for row in rows]
+    cut = [matrix[..., r : r + width, s : s + width] for r, s in zip(rows, starts, strict=True)]
+    return jnp.stack(cut, axis=-3)
+
+
+def _solved(cholesky: Array) -> Array:
     eye = jnp.broadcast_to(jnp.eye(cholesky.shape[-1], dtype=cholesky.dtype), cholesky.shape)
     return jax.scipy.linalg.solve_triangular(cholesky, eye, lower=True)
 

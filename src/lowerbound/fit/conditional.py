@@ -25,7 +25,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
 from lowerbound.fit.begin import assignments
 from lowerbound.fit.engine import Engine, engine_for
-from lowerbound.fit.start import Chance, chances, from_prior, start
+from lowerbound.fit.start import Chance, chances, from_prior, narrowed, start
 from lowerbound.joint import inputs_of
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy import evaluate
@@ -33,8 +33,8 @@ from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
 from lowerbound.update import State
 
-TOLERANCE = 1e-10  # relative change of the conditional ELBO in a sweep
-SWEEPS = 200
+TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
+SWEEPS = 60  # more are left to the next visit of a node, which starts from here
 ROUNDING = 1.0  # nats; the estimate is a hundred times the error that is seen
 MOST_SITES = 3
 _CACHE_SIZE = 32
@@ -160,7 +160,7 @@ class ExactInner:
         """The natural parameters at which coordinate ascent starts."""
         arrays = self._arrays(theta)
         if self.chance is None:
-            return from_prior(self.engine, arrays).naturals
+            return narrowed(self.engine, arrays, from_prior(self.engine, arrays)).naturals
         state = start(self.engine, arrays, self.chance, "auto", {}, self.seeded)
         swept, _ = self.engine.sweep(arrays, state)  # a start may scatter the means alone
         return swept.naturals

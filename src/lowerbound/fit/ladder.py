@@ -32,7 +32,8 @@ from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerate
 
 MOST_SCALARS = 3
 NODES = {1: 65, 2: 225, 3: 900}  # about as many as a grid of that dimension ends up with
-MOST_WORK = 2e10  # multiplications that conditioning may cost
+MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
+STEPS = 10  # sweeps that a Gaussian by quadrature takes at a node, where an exact one takes one
 MOST_GIVEN = 150  # numbers of a Gaussian that is fitted at every node
 LOCATIONS = ("loc", "low", "high", "v", "log_factor")  # parameters that set no scale
 SCALAR_DOMAINS = ("real", "positive", "unit", "interval")
@@ -168,6 +169,10 @@ class _Climb:
         structure = derived(conditioned(self.model, chosen, self.args, self.kwargs)).structure
         if structure.residuals:
             return self._gaussian_given(chosen, structure.residuals[0], last)
+        if by_quadrature(structure) and STEPS * work > MOST_WORK:
+            self.note("conditioned", False, f"a grid over {names} would cost about "
+                      f"{STEPS * work:.0e} operations")  # fmt: skip
+            return None
         if independent(structure):
             what = "a Gaussian by quadrature" if by_quadrature(structure) else "exact factors"
             self.note("conditioned", True, f"{grid} {what}")

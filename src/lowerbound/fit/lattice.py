@@ -265,9 +265,15 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
     unit = np.eye(k)
     design = [np.zeros(k), *unit, *-unit]
     design += [a * unit[i] + b * unit[j] for i, j in pairs for a in (-1, 1) for b in (-1, 1)]
+    home = (-np.inf, centre, axes)
     for _ in range(ROUNDS):
         f = profile.at(centre + np.asarray(design) @ axes.T)
         best = int(np.argmax(f))
+        if not f[0] > home[0] - 1.0:  # a step that led away: back, with shorter differences
+            centre, axes = home[1], 0.5 * home[2]
+            home = (home[0], centre, axes)
+            continue
+        home = (f[0], centre, axes)
         if not np.isfinite(f).all():
             centre, axes = centre + axes @ design[best], 0.5 * axes
             continue
@@ -289,8 +295,8 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
             predicted = centre + axes @ design[best]
         centre, axes = predicted, axes @ vectors @ np.diag(bounded**-0.5)
         if settled:
-            break
-    return centre, axes
+            return centre, axes
+    return home[1], home[2]
 
 
 def _nowhere(profile: Profile) -> ArgumentError:
