@@ -129,7 +129,8 @@ def test_deterministic_sites_of_the_global_ones():
     draws = fit.sample()
     spread = draws["a"].max(axis=1) - draws["a"].min(axis=1)
     np.testing.assert_allclose(draws["spread"], spread, rtol=1e-12)
-    np.testing.assert_allclose(fit.mean("spread"), spread.mean(), rtol=1e-12)
+    # Moments of deterministic sites are from more draws, of which standard errors are a tenth.
+    np.testing.assert_allclose(fit.mean("spread"), spread.mean(), atol=0.2 * spread.std())
     assert 3.5 < spread.mean() < 4.5
 
 

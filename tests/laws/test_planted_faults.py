@@ -111,23 +111,23 @@ def dropped_jacobian(patch: Patch) -> None:
 
 def dropped_constant(patch: Patch) -> None:
     """The Normal density without its -log(2 pi)/2."""
-    original = densities.TEMPLATES["Normal"]
+    original = derivation.ALL_TEMPLATES["Normal"]
 
     def density(x: Any, loc: Any, scale: Any) -> Any:
         return densities.add(original.density(x, loc, scale), 0.5 * np.log(2 * np.pi))
 
-    patch.setitem(densities.TEMPLATES, "Normal", replace(original, density=density))
+    patch.setitem(derivation.ALL_TEMPLATES, "Normal", replace(original, density=density))
 
 
 def wrong_sign(patch: Patch) -> None:
     """The Gamma density with exp(+rate x)."""
-    original = densities.TEMPLATES["Gamma"]
+    original = derivation.ALL_TEMPLATES["Gamma"]
 
     def density(x: Any, concentration: Any, rate: Any) -> Any:
         sound = original.density(x, concentration, rate)
         return densities.add(sound, densities.times(2.0, rate, x))
 
-    patch.setitem(densities.TEMPLATES, "Gamma", replace(original, density=density))
+    patch.setitem(derivation.ALL_TEMPLATES, "Gamma", replace(original, density=density))
 
 
 def swapped_axes(patch: Patch) -> None:

@@ -267,7 +267,7 @@ class Fit:
         lines = [head, f"  {self.stop_reason}"]
         if len(self.restarts) > 1:
             elbos = sorted((r.elbo for r in self.restarts), reverse=True)
-            others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" * (self.elbo_error == 0)
+            others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" if not self.elbo_error else ""
             lines.append(f"  best of {len(elbos)} restarts{others}")
         kept = [r for r in self.plan.rows if r.site in self.sites]
         lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
