@@ -46,9 +46,11 @@ def verdict(fit: Fit) -> str:
         if len(fit.restarts) > 1
         else "there was one restart, so other optima were not looked for"
     )
+    count = len(fit.history.elbo)
+    length = f"{count} {fit.history.step}{'' if count == 1 else 's'}"
     if fit.history.step != "sweep" and len(fit.restarts) == 1:
-        return f"{state} after {len(fit.history.elbo)} {fit.history.step}s."
-    return f"{state} after {len(fit.history.elbo)} {fit.history.step}s; {many}."
+        return f"{state} after {length}."
+    return f"{state} after {length}; {many}."
 
 
 def _bound(fit: Fit) -> str:
