@@ -2,7 +2,8 @@
 
 q(theta) is proportional to p(theta) exp(conditional ELBO). The grid is a tensor grid in the
 unconstrained coordinates u = origin + axes t, so that moments are sums over its nodes; draws of
-theta interpolate the log density, draws of z are from a node beside theta.
+theta interpolate the log density where it is one scalar, with z from a node beside it; of several
+scalars, whose nodes lie further apart, they are nodes themselves.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ class Conditioned:
         ) -> dict[str, Array]:
             first, second = jax.random.split(key)
             place, nodes = _places(parameters["log_weights"], first, math.prod(shape))
+            if place.shape[1] > 1 and jax.tree.leaves(parameters["inner"]):
+                # Nodes lie far apart here: functions of theta and z need the theta of z's own node.
+                place = jnp.stack(jnp.unravel_index(nodes, parameters["log_weights"].shape), -1)
             t = parameters["first"] + parameters["spacing"] * place
             values = self._values(transforms, parameters["origin"] + t @ parameters["axes"].T)
 
