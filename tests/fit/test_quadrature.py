@@ -236,3 +236,16 @@ def test_batches_of_functions_are_refused() -> None:
     assert residual.reason == (
         "every row brings a function of its own, so that batches of rows do not add up"
     )
+
+
+def test_a_flat_direction_is_named():
+    """Only the sum of two coefficients with flat priors is determined: an error, not a wide q."""
+    y = np.tile([0, 1], 10)
+
+    def model(y):
+        flat = dist.ImproperUniform(dist.constraints.real_vector, (), (2,))
+        a = numpyro.sample("a", flat)
+        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1]).expand([20]), obs=y)
+
+    with pytest.raises(lb.errors.ArgumentError, match="The optimal factor of 'a' is improper"):
+        lb.fit(model, y)

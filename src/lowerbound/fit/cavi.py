@@ -123,10 +123,23 @@ def starts(
     return states
 
 
+def is_flat(natural: Any) -> bool:
+    """Whether a Gaussian that was widened step by step has run off along some direction.
+
+    Its precision, with units taken out, is then singular to rounding.
+    """
+    precision = -2.0 * np.asarray(natural, float)
+    scale = 1.0 / np.sqrt(np.diagonal(precision, axis1=-2, axis2=-1))
+    correlations = precision * scale[..., :, None] * scale[..., None, :]
+    return bool((np.linalg.eigvalsh(correlations)[..., 0] < 1e-12).any())
+
+
 def check_outcome(engine: Engine, outcome: Outcome) -> None:
     """Every factor must be a proper density; name the site whose factor is not."""
+    curved = {number for summand in engine.joint.summands for number in summand.curved}
     for block, fine in zip(engine.joint.blocks, outcome.proper, strict=True):
-        if not fine:
+        natural = outcome.state.naturals[block.number]
+        if not fine or (block.number in curved and "xx" in natural and is_flat(natural["xx"])):
             sites = ", ".join(f"'{site}'" for site in block.sites)
             raise ArgumentError(
                 f"The optimal factor of {sites} is improper: the data and the prior leave a "
