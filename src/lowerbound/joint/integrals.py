@@ -130,7 +130,7 @@ def _integrate(
 ) -> Array:
     nodes, weights = hermite(count)
     # A tiny spread keeps the derivative in the variance defined at a point mass.
-    tiny = float(np.finfo(mean.dtype).eps) ** 0.8
+    tiny = float(np.finfo(mean.dtype).eps)
     spot = jax.lax.stop_gradient(mean)
     sd = jnp.sqrt(variance + tiny * (1.0 + spot * spot))
     lead = (count, *(1,) * mean.ndim)
