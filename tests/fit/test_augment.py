@@ -141,7 +141,7 @@ def test_a_half_cauchy_scale_is_bounded_by_its_evidence():
 
 COUNTS = {
     "binomial": (lambda a: dist.Binomial(5, logits=a), "polya-gamma"),
-    "negative binomial": (lambda a: dist.NegativeBinomial(3.5, logits=a), "polya-gamma"),
+    "negative binomial": (lambda a: dist.NegativeBinomialLogits(3.5, a), "polya-gamma"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -208,3 +209,22 @@ def test_float32_agrees_with_float64():
     double, single = (fitted(logistic, X, y, precision=p) for p in ("float64", "float32"))
     scale = np.sqrt((double.parameters["scale_tril"] ** 2).sum(1))
     assert np.all(abs(double.parameters["loc"] - single.parameters["loc"]) < 0.01 * scale)
+
+
+def test_float32_runs_the_loops_of_a_program_in_its_own_types():
+    """A scan whose carry begins as a number of the default type, as its author would write it."""
+
+    def drift(y):
+        phi = numpyro.sample("phi", dist.Uniform(-1.0, 1.0))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+        gain = numpyro.sample("gain", dist.Normal(0.0, 1.0))
+
+        def step(level, value):
+            return jnp.tanh(phi * level + gain * value), level
+
+        _, levels = jax.lax.scan(step, jnp.zeros(()), y)
+        numpyro.sample("y", dist.Normal(levels, sigma), obs=y)
+
+    y = np.random.default_rng(0).normal(size=30)
+    double, single = (fitted(drift, y, precision=p) for p in ("float64", "float32"))
+    assert single.elbo == pytest.approx(double.elbo, abs=0.01)

@@ -21,10 +21,10 @@ def certificate(derived: Derived) -> None:
 
 
 def affine(derived: Derived) -> None:
-    """Second differences of the energy in each block's statistics vanish."""
+    """Second differences of the energy in each block's statistics vanish, but for quadratures."""
     found = derived.points
     middle, ends = found["line"][:, :1], found["line"][:, 1:]
-    second = ends[:, 0::2] - 2.0 * middle + ends[:, 1::2]
+    second = (ends[:, 0::2] - 2.0 * middle + ends[:, 1::2])[:, straight(derived)]
     size = found["line_size"].max(axis=1, keepdims=True)
     assert_small(second, size, 1e-9, "the energy is affine in each block")
 
@@ -35,7 +35,14 @@ def complete_conditionals(derived: Derived) -> None:
     log_density = found["log_density"] - found["base_measure"]
     difference = log_density[:, 1:-1] - log_density[:, :1]
     size = found["size"][:, 1:-1] + found["size"][:, :1]
-    assert_small(found["conditional"] - difference, size, 1e-9, "complete conditionals")
+    some = straight(derived)
+    off = (found["conditional"] - difference)[:, some]
+    assert_small(off, size[:, some], 1e-9, "complete conditionals")
+
+
+def straight(derived: Derived) -> list[int]:
+    """The blocks in whose mean the energy is affine."""
+    return [block.number for block in derived.blocks if block.number not in derived.curved]
 
 
 def monotone(derived: Derived, slack: float = 1e-10) -> None:

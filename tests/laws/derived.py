@@ -18,6 +18,7 @@ from jax.scipy.special import gammaln
 
 from lowerbound.bound import elbo
 from lowerbound.family.meanfield import MeanField
+from lowerbound.fit.start import gaussian_at
 from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
 from lowerbound.joint.certificate import random_point
 from lowerbound.joint.compilation import quickly
@@ -53,6 +54,11 @@ class Derived:
             return array.astype(self.dtype) if jnp.issubdtype(array.dtype, float) else array
 
         return jax.tree.map(one, tree)
+
+    @property
+    def curved(self) -> frozenset[int]:
+        """The blocks in whose mean the energy is not affine: expectations by quadrature."""
+        return frozenset[int]().union(*(s.curved for s in self.joint.summands))
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
@@ -256,6 +262,10 @@ def _climb(derived: Derived, arrays: Any, values: Mapping[str, Array]) -> dict[s
         )
     )
     state = State(default, derived.cast(family.statistics(values, arrays)))
+    for number in derived.curved:  # no point mass: the update looks at the ELBO of where it stands
+        factor = family.families[number]
+        around = gaussian_at(factor, state.means[number]["x"], 1.0)
+        state = state.replaced(number, around, factor.mean(around))
 
     def sweep(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
         visited = []

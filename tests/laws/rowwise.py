@@ -136,7 +136,7 @@ def _seen(batch: Minibatch, kept: Any, state: State) -> dict[str, Any]:
 def rowwise(case: Case) -> Rowwise | None:
     """The case by rows; None where its rows are not exchangeable."""
     args, kwargs = case.arguments(0)
-    if not case.rows:
+    if not case.rows or not case.adds_up:
         return None
     # The certificate has laws of its own.
     with jax.enable_x64(True), patch("lowerbound.fit.engine.in_background", lambda check: None):

@@ -95,7 +95,7 @@ def test_rates_of_scales_integrate_out(law, y):
         (dist.Bernoulli(logits=1.3), 0, 1.0),
         (dist.Bernoulli(logits=-2.0), 1, 1.0),
         (dist.Binomial(3, logits=0.7), 2, 3.0),
-        (dist.NegativeBinomial(1.5, logits=-0.4), 2, 3.5),
+        (dist.NegativeBinomialLogits(1.5, -0.4), 2, 3.5),
     ],
     ids=["Bernoulli 0", "Bernoulli 1", "Binomial", "NegativeBinomial"],
 )
@@ -327,7 +327,7 @@ def test_wrong_augmentation_for_a_distribution_that_has_others():
 
 def test_latent_negative_binomial():
     def program():
-        numpyro.sample("y", dist.NegativeBinomial(2.0, logits=0.0))
+        numpyro.sample("y", dist.NegativeBinomialLogits(2.0, 0.0))
 
     assert message(program, {"y": "polya-gamma"}) == (
         "Site 'y' is a latent NegativeBinomialLogits   ().\nExpected an observed site: its weight "

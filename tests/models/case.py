@@ -20,6 +20,8 @@ class Case:
     arguments: Callable[[int], Arguments]
     # Positional arguments whose leading axis is the data plate; () when rows are not exchangeable.
     rows: tuple[int, ...] = (0,)
+    # Rows reduce to statistics that add up; with quadrature each brings a function of its own.
+    adds_up: bool = True
     # Point values of latent sites, of positive density, from which the first sweep starts.
     start: Callable[[int], dict[str, np.ndarray]] | None = None
     # Sweeps written by hand, called with the start and the model's own arguments.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,13 @@ _programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
 class Target:
     """f(u) = log p(x, z(u)) + log |dz/du| of one model with its data.
 
-    `closed` is the traced f(u, data), `compiled` holds what equal programs share.
+    `closed` is the traced f(u, data) in the precision `dtype`, and `arguments` the data in that;
+    `compiled` holds what equal programs share.
     """
 
     coordinates: Coordinates
     data: dict[str, Any]
+    arguments: dict[str, Any]
     closed: ClosedJaxpr
     dtype: np.dtype[Any]
     batch: int
@@ -53,7 +56,8 @@ class Target:
             some = vectors[begin : begin + self.batch]
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
-            value, gradient = program(whole, self.data)
+            with in_precision(self.dtype):
+                value, gradient = program(whole, self.arguments)
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
         return np.concatenate(values), np.concatenate(gradients)
@@ -71,8 +75,8 @@ class Target:
             shape = np.zeros((self.batch, self.size), self.dtype)
             quick = numbers_computed(self.closed.jaxpr) <= QUICK_BELOW
             jitted = quickly(batch) if quick else jax.jit(batch)
-            with jax.default_matmul_precision("highest"):
-                lowered = jitted.lower(shape, self.data)
+            with jax.default_matmul_precision("highest"), in_precision(self.dtype):
+                lowered = jitted.lower(shape, self.arguments)
             self.compiled["batch"] = in_background(lowered.compile)
         future: Future[Any] = self.compiled["batch"]
         return future
@@ -88,12 +92,11 @@ def target_for(model: Model, dtype: np.dtype[Any] | None = None) -> Target:
     """The target of a model; equal programs, with whatever data, share what is compiled."""
     dtype = np.dtype(float) if dtype is None else dtype
     coordinates = Coordinates.of(model)
-    data = {
-        name: array.astype(dtype) if array.dtype.kind == "f" else array
-        for name, array in model.arguments.data.items()
-    }
+    data = model.arguments.data
+    arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
     vector = np.zeros(coordinates.size, dtype)
-    closed = jax.make_jaxpr(coordinates.log_density)(vector, data)
+    with in_precision(dtype):
+        closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
     key = digest(closed) + str(sorted(coordinates.shapes.items()))
     compiled = _programs.setdefault(key, {})
     _programs.move_to_end(key)
@@ -101,7 +104,26 @@ def target_for(model: Model, dtype: np.dtype[Any] | None = None) -> Target:
         _programs.popitem(last=False)
     largest = max((np.size(a) for a in data.values()), default=1) + coordinates.size
     batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
-    return Target(coordinates, data, closed, dtype, batch, compiled)
+    return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
+
+
+def in_precision(dtype: np.dtype[Any]) -> AbstractContextManager[Any]:
+    """The types of a program: those of its author's own runs in single precision, or double.
+
+    A program's loops carry numbers of the default type beside those of its arguments: with
+    arguments in single precision and doubles as the default, they would not agree.
+    """
+    context: AbstractContextManager[Any] = jax.enable_x64(dtype == np.float64)
+    return context
+
+
+def _in_dtype(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Data in the precision of the program."""
+    if array.dtype.kind == "f":
+        return array.astype(dtype)
+    if array.dtype.kind in "iu" and dtype != np.float64 and array.dtype.itemsize == 8:
+        return array.astype(f"{array.dtype.kind}4")
+    return array
 
 
 def numbers_computed(jaxpr: Any) -> int:

@@ -146,7 +146,7 @@ def narrowed(engine: Engine, arrays: Arrays, state: State, zero: bool = True) ->
             for read in s.reads
             if read.integral is not None and number in read.blocks
         }
-        unit = _gaussian_at(family, state.means[number]["x"], 1.0)
+        unit = gaussian_at(family, state.means[number]["x"], 1.0)
         means = state.replaced(number, unit, family.mean(unit)).means
         moments = [integral.moments(arrays, means) for integral in integrals]
         widest = jnp.stack([jnp.max(v, initial=0.0) for _, v in moments]).max()
@@ -157,7 +157,7 @@ def narrowed(engine: Engine, arrays: Arrays, state: State, zero: bool = True) ->
         own = _variance(state.means[number])
         own = jnp.where(own > 0.0, own, 1.0)  # a given value is a point
         variance = jnp.minimum(jnp.min(own), 1.0 / jnp.maximum(widest, 1e-30))
-        natural = _gaussian_at(family, mean, variance)
+        natural = gaussian_at(family, mean, variance)
         natural = engine.cast_tree(natural)
         state = state.replaced(number, natural, family.mean(natural))
     return state
@@ -169,7 +169,7 @@ def _variance(mean: Mean) -> Array:
     return second - x * x
 
 
-def _gaussian_at(family: ExponentialFamily, x: Array, variance: float | Array) -> Natural:
+def gaussian_at(family: ExponentialFamily, x: Array, variance: float | Array) -> Natural:
     """The natural parameters of independent Gaussians of one variance."""
     precision = 1.0 / jnp.asarray(variance, x.dtype)
     if "x2" in family.statistic_names:

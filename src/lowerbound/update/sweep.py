@@ -114,11 +114,13 @@ class Sweep:
             return energy(summands, arrays, new.means) + entropy
 
         first = score(before, state.means[number])
-        lowest = first - ROUNDING * float(np.finfo(first.dtype).eps) * (1.0 + abs(first))
+        precision = jax.tree.leaves(before)[0].dtype
+        lowest = first - ROUNDING * float(np.finfo(precision).eps) * (1.0 + abs(first))
 
         def tried(step: float | Array) -> tuple[Natural, Mean, Array]:
             natural = step_towards(before, target, step)
             natural = self.family.present(natural, arrays, number)
+            natural = {name: array.astype(before[name].dtype) for name, array in natural.items()}
             mean = family.mean(natural)
             value = score(natural, mean)
             proper = family.in_domain(natural).all() & jnp.isfinite(value)
