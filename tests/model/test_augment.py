@@ -146,7 +146,12 @@ MIXTURES = {  # made when they are used, in double precision
 @pytest.mark.parametrize("name", MIXTURES)
 def test_indicators_sum_out(name):
     make, y = MIXTURES[name]
-    law = make()
+    try:
+        law = make()
+    except AssertionError as error:
+        if "must have a support that does not depend" not in str(error):  # NumPyro 0.21
+            raise
+        pytest.skip("this NumPyro has no mixtures of independent vectors")
     y = np.broadcast_to(np.asarray(y), (3, *np.shape(y)))
     found = log_joint(law, "indicator", y, jnp.arange(3), "y:indicator")
     np.testing.assert_allclose(logsumexp(found), law.log_prob(y[0]), rtol=1e-10)
@@ -314,7 +319,8 @@ def test_augmentation_of_another_distribution():
 def test_unknown_augmentation():
     assert message(two_sites, {"mu": "magic"}, Y) == (
         "Site 'mu' is Normal   (); found augmentation 'magic', which is none.\n"
-        "Expected 'bouchard', 'indicator', 'poisson', 'polya-gamma', 'scale-mixture', 'none'."
+        "Expected 'bouchard', 'indicator', 'poisson', 'polya-gamma', 'scale-mixture', "
+        "'truncated-normal', 'none'."
     )
 
 

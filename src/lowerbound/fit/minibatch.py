@@ -54,6 +54,7 @@ def find_rows(function: Callable[..., Any], call: Call, plate: str | None) -> Ro
     """Decide which arguments are sliced: those as long as the plate of the observations."""
     entries, concrete = outline(function, *call.outline())
     observed = [e for e in entries if e.kind == "observed" and not e.is_factor]
+    observed = observed or [e for e in entries if e.is_factor and e.plates]
     plates = [e.plates for e in observed]
     lengths = call.lengths
     name: str | None

@@ -48,11 +48,18 @@ class Posterior(Mapping[str, Distribution]):
         naturals: Any,
         sites: tuple[str, ...],
         absent: tuple[str, ...] = (),
+        whole: bool = False,
     ) -> None:
         self._family, self._naturals, self._sites = family, naturals, sites
-        self._absent = absent  # local sites of a fit that keeps the global ones alone
+        # Local sites of a fit that keeps the global ones alone, or (`whole`) of one without data.
+        self._absent, self._whole = absent, whole
 
     def __getitem__(self, site: str) -> Distribution:
+        if site in self._absent and self._whole:
+            raise KeyError(
+                f"{site!r} is summed out of the rows of the data, which the file of the fit does "
+                "not hold; pass them to lb.load(path, model, ...)"
+            )
         if site in self._absent:
             raise KeyError(
                 f"{site!r} is local, and a stochastic fit keeps the global factors alone; "

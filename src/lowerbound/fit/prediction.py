@@ -24,6 +24,7 @@ from lowerbound.fit.predict import (
     rows_of,
     simulated_densities,
 )
+from lowerbound.fit.predict_summed import summed_densities
 from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.update import State
@@ -50,7 +51,8 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
     if model.deterministic:
         extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
     for name, mask in model.missing.items():
-        drawn = predictive_draws(model.function, model.arguments, values, key, (name,))[name]
+        own = fit.own_sites(values)
+        drawn = predictive_draws(fit.original, model.arguments, own, key, (name,))[name]
         first = {n: v[0] for n, v in values.items()}
         observed = model.run(first, data)[name]
         where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
@@ -117,9 +119,11 @@ def predictive_sites(
         if args or kwargs:
             local = [n for n, site in fit.sites.items() if site["scope"] == "local"]
             values = {n: v for n, v in values.items() if n not in local}
-        arguments = split_arguments(fit.program, *call)
+        # Auxiliary sites know the old data: new data are those of the original program.
+        arguments = split_arguments(fit.original, *call)
+        values = fit.own_sites(values)
         drawn = predictive_draws(
-            fit.program, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
+            fit.original, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
         )
         return {name: np.asarray(array) for name, array in drawn.items()}
 
@@ -130,13 +134,22 @@ def row_densities(
     """Held-out log predictive density, one value per row of the data plate."""
     with jax.enable_x64(True):
         model = _new_rows(fit, args, kwargs)
+        if fit.augment and "indicator" not in fit.augment.values():
+            # Without auxiliary sites a row may have none of its own: no bound is needed then.
+            plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.plate)
+            if not plain.local and not any(s.is_factor for s in plain.observed.values()):
+                values = fit.own_sites(_shared(fit, model, draws, seed))
+                densities = simulated_densities(plain, values, jax.random.key(seed + 1))
+                return np.asarray(log_mean_exp(densities))
         try:
             rows = rows_of(model, np.dtype(float))
         except NotConjugateError:
             values = fit.latent_draws(draws, jax.random.key(seed))
             shared = {n: values[n] for n in model.latent if n not in model.local}
-            densities = simulated_densities(model, shared, jax.random.key(seed + 1))
-            return np.asarray(log_mean_exp(densities))
+            summed = summed_densities(model, shared)
+            if summed is None:
+                summed = simulated_densities(model, shared, jax.random.key(seed + 1))
+            return np.asarray(log_mean_exp(summed))
         if isinstance(fit.family, MeanField):
             exact = exact_densities(rows, fit.family, fit.state)
             if exact is not None:

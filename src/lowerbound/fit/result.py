@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,7 +31,7 @@ from lowerbound.fit.saved import Saved, needs_data
 from lowerbound.fit.versions import versions
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
-from lowerbound.model.augment import augmented
+from lowerbound.model.augment import augmented, auxiliary_of
 from lowerbound.model.supports import support_record
 from lowerbound.update import State
 
@@ -82,7 +82,8 @@ class Fit:
     def posterior(self) -> Posterior:
         """Q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
         local = [row.site for row in self.plan.rows if row.site not in self.sites]
-        return Posterior(self.family, self.state.naturals, tuple(self.sites), tuple(local))
+        names = tuple(self.sites)
+        return Posterior(self.family, self.state.naturals, names, tuple(local), self.whole)
 
     def mean(self, site: str) -> np.ndarray:
         """The mean of a site under q (exact for latent sites, else from draws)."""
@@ -179,6 +180,15 @@ class Fit:
         if self.augment:
             function = augmented(function, self.augment)
         return handlers.substitute(function, data=self.parameters) if self.parameters else function
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        """The model as it was given, its parameters fixed: what data are drawn from."""
+        return replace(self, augment=None).program
+
+    def own_sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the sites of the original program, without auxiliary ones."""
+        return {n: v for n, v in values.items() if auxiliary_of(n) not in (self.augment or {})}
 
     # -- the bound --------------------------------------------------------------------------------
 

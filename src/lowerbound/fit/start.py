@@ -276,9 +276,11 @@ def seed_rows(
     rows, categories = family.batch_shape[0], state.means[seeded]["indicator"].shape[-1]
     shape = state.means[seeded]["indicator"].shape
     dtype = state.means[seeded]["indicator"].dtype
-    others = [
-        n for n in engine.sweep.order if n != seeded and not engine.joint.blocks[n].sequential
-    ]
+    blocks, local = engine.joint.blocks, set(engine.joint.model.local)
+    others = [n for n in engine.sweep.order if n != seeded and not blocks[n].sequential]
+    # Rows weigh more or less than one here, which only sums over rows can bear.
+    beside = [n for n in others if set(blocks[n].sites) & local]
+    others = [n for n in others if n not in beside]
     share = rows / categories
 
     def given(indicator: Array, state: State) -> State:
@@ -288,10 +290,15 @@ def seed_rows(
             state, _ = engine.sweep.update(arrays, state, number)
         return state
 
+    def settled(state: State) -> State:
+        for number in (seeded, *beside) if beside else ():
+            state, _ = engine.sweep.update(arrays, state, number)
+        return state
+
     base = jnp.full((rows, categories), 0.5 / categories, dtype)
     if how == "rows":
         indicator = base.at[chance.rows, jnp.arange(categories)].add(0.5 * share)
-        return given(indicator, state)
+        return settled(given(indicator, state))
 
     def body(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         indicator, gap = carry
@@ -304,4 +311,4 @@ def seed_rows(
 
     gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
     indicator, _ = jax.lax.fori_loop(0, categories, body, (base, gap))
-    return given(indicator, state)
+    return settled(given(indicator, state))

@@ -299,11 +299,17 @@ def explain_svi(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], method: SVI
 ) -> Plan:
     """The plan of a stochastic fit, from its first batch."""
+    return svi_plan(*derived_batch(function, args, kwargs, method), method)
+
+
+def derived_batch(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], method: SVI
+) -> tuple[Reading, Joint]:
+    """The first batch and what is derived of it, with all that keeps batches from adding up."""
     reading = read_rows(function, args, kwargs, method, 0)
     joint = multi_affine(reading.model, method.blocks, apart=reading.model.local)
     residuals = (*joint.structure.residuals, *batch_residuals(reading.model, joint))
-    joint = replace(joint, structure=replace(joint.structure, residuals=residuals))
-    return svi_plan(reading, joint, method)
+    return reading, replace(joint, structure=replace(joint.structure, residuals=residuals))
 
 
 def svi_plan(reading: Reading, joint: Joint, method: SVI) -> Plan:

@@ -120,12 +120,17 @@ def _flat_gamma(x: Operand, concentration: Operand) -> Operand:
     return add(power_of_x, _minus(log_gamma(concentration)))
 
 
+def _allocated(x: Operand, rate: Operand) -> Operand:
+    return add(times(x, logarithm(rate)), _minus(log_factorial(x)))
+
+
 AUGMENTED: Final[dict[str, Template]] = {
     # Densities relative to the law itself, which the factor has as its base measure.
     "PolyaGamma": Template(_fields("total_count"), lambda x, total_count: 0.0),
     "LevyWeight": Template(lambda d: {}, lambda x: 0.0),
     "Offset": Template(lambda d: {}, lambda x: 0.0),
     "FlatGamma": Template(_fields("concentration"), _flat_gamma),
+    "Allocated": Template(_fields("rate"), _allocated),
     "LogitsGivenWeight": Template(_logits_parameters, _logits_given_weight),
     "LaplaceGivenWeight": Template(_fields("loc", "scale", "weight"), _laplace_given_weight),
     "RootInverseGamma": Template(_fields("concentration", "rate"), _root_inverse_gamma),

@@ -93,7 +93,9 @@ def multi_affine(
         starts = {site: arrays[origin_name(site)] for site in origins or ()}
         derivation = derive(traced, {k: arrays[k] for k in data}, weights, starts)
         store = Store()
-        found["structure"] = _structure(model, traced, derivation, store, partition, apart)
+        found["structure"] = _structure(
+            model, traced, derivation, store, partition, apart, bool(weights)
+        )
         return tuple(jnp.asarray(array) for array in store.arrays)
 
     shapes = {k: abstract(np.shape(a), a.dtype) for k, a in data.items()}
@@ -125,6 +127,7 @@ def _structure(
     store: Store,
     partition: Sequence[Sequence[str]] | None,
     apart: Sequence[str],
+    weighted: bool = False,
 ) -> Structure:
     latents = {latent.name: latent for latent in program.latents}
     entries: list[Entry] = []
@@ -141,7 +144,7 @@ def _structure(
     projected = projections_of(entries)
     seen = without_projections(entries, projected)
     blocks, misfits = find_blocks(seen, latents, fixed, partition, coupled, apart)
-    misfits += _base_measure_misfits(entries) + _not_gaussian(entries, latents, fixed)
+    misfits += _base_measure_misfits(entries, weighted) + _not_gaussian(entries, latents, fixed)
     residuals += [_from_misfit(model, latents, misfit) for misfit in misfits]
     if residuals:
         bare = tuple(replace(block, atoms=()) for block in blocks)
@@ -221,12 +224,16 @@ def _not_gaussian(
     ]
 
 
-def _base_measure_misfits(entries: Sequence[Entry]) -> list[Misfit]:
-    """The term log z! of a latent count must enter once, as -log z!, to be the base measure."""
+def _base_measure_misfits(entries: Sequence[Entry], weighted: bool) -> list[Misfit]:
+    """The term log z! of a latent count must enter once, as -log z!, to be the base measure.
+
+    Where rows are `weighted`, so is the entropy of their factors: a weight a row does no harm.
+    """
     misfits = []
     for entry in entries:
         counts = [f for f in entry.term.latents if f.atom.function == "logfactorial"]
-        plain = len(entry.term.latents) == 1 and not entry.term.constants
+        rows = [f for f in entry.term.constants if not weighted or len(f.index) > 1]
+        plain = len(entry.term.latents) == 1 and not rows
         if counts and not (plain and entry.term.coefficient == -1.0):
             site = counts[0].atom.site
             misfits.append(Misfit(site, entry.site, f"log {site}!", "it is not a plain count"))

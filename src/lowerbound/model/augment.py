@@ -10,14 +10,23 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
+from lowerbound.model.augmentations.allocation import (
+    categorical_term,
+    multinomial_counts,
+    poisson_counts,
+)
+from lowerbound.model.augmentations.behind import Past
 from lowerbound.model.augmentations.continuous import half_student, laplace, polya_gamma, student
 from lowerbound.model.augmentations.indicator import indicator
+from lowerbound.model.augmentations.log_sum import factor_indicator
+from lowerbound.model.augmentations.probit import truncated_normal
 from lowerbound.model.augmentations.site import AugmentationError, Chosen
 from lowerbound.model.augmentations.softmax import bouchard, poisson
 from lowerbound.model.program import user_line
@@ -41,11 +50,22 @@ AUGMENTATIONS: Final[Mapping[str, Mapping[str, Rewriting]]] = MappingProxyType(
         "MultinomialLogits": {"poisson": poisson, "bouchard": bouchard},
         "MixtureSameFamily": {"indicator": indicator},
         "MixtureGeneral": {"indicator": indicator},
+        "BernoulliProbs": {"truncated-normal": truncated_normal},
+        "Unit": {"indicator": factor_indicator},
+        "CategoricalProbs": {"indicator": categorical_term},
+        "MultinomialProbs": {"indicator": multinomial_counts},
+        "Poisson": {"indicator": poisson_counts},
     }
 )
-_AUXILIARIES: Final = ("weight", "omega", "offset", "rate", "indicator")
+_AUXILIARIES: Final = ("weight", "omega", "offset", "rate", "indicator", "latent", "counts")
 # The bound of Jaakkola & Jordan (2000) is that of the optimal Pólya-Gamma factor.
-ALIASES: Final = MappingProxyType({"jaakkola-jordan": "polya-gamma"})
+ALIASES: Final = MappingProxyType(
+    {
+        "jaakkola-jordan": "polya-gamma",
+        "albert-chib": "truncated-normal",
+        "allocation": "indicator",
+    }
+)
 
 
 def possible(kind: str) -> tuple[str, ...]:
@@ -64,7 +84,7 @@ def auxiliary_of(site: str) -> str | None:
     ('y', None)
     """
     original, separator, what = site.rpartition(":")
-    return original if separator and what in _AUXILIARIES else None
+    return original if separator and what.rstrip("0123456789") in _AUXILIARIES else None
 
 
 def augmented(function: Callable[..., Any], choices: Mapping[str, str]) -> Callable[..., Any]:
@@ -84,7 +104,7 @@ def augmented(function: Callable[..., Any], choices: Mapping[str, str]) -> Calla
 
     @functools.wraps(function)
     def program(*args: Any, **kwargs: Any) -> Any:
-        augment = _Augment(wanted)
+        augment = _Augment(wanted, Past(function, args, kwargs, {}))
         with augment:
             result = function(*args, **kwargs)
         for site in wanted:
@@ -101,10 +121,11 @@ def augmented(function: Callable[..., Any], choices: Mapping[str, str]) -> Calla
 class _Augment(Messenger):  # type: ignore[misc]
     """Rewrites the chosen sites as they are reached."""
 
-    def __init__(self, choices: Mapping[str, str]) -> None:
+    def __init__(self, choices: Mapping[str, str], past: Past) -> None:
         super().__init__()
-        self.choices = choices
+        self.choices, self.past = choices, past
         self.seen: list[str] = []
+        self.values: dict[str, Any] = {}
 
     def process_message(self, msg: dict[str, Any]) -> None:
         """Give a chosen site its auxiliary site and its law given that."""
@@ -115,12 +136,18 @@ class _Augment(Messenger):  # type: ignore[misc]
         choice = self.choices.get(name, "none")
         if choice == "none":
             return
-        site = Chosen.of(msg, user_line(sys._getframe(1)))
+        past = replace(self.past, values=dict(self.values))
+        site = Chosen.of(msg, user_line(sys._getframe(1)), past)
         kind = type(site.law).__name__
         rewriting = AUGMENTATIONS.get(kind, {}).get(choice)
         if rewriting is None:
             raise AugmentationError(_unsuitable(site, kind, choice))
         msg["fn"] = site.with_law(rewriting(site))
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        """Note the values of latent sites."""
+        if msg["type"] == "sample" and not msg["is_observed"]:
+            self.values[msg["name"]] = msg["value"]
 
 
 def _unsuitable(site: Chosen, kind: str, choice: str) -> str:

@@ -123,13 +123,17 @@ class Model:
         """The plate of the observations, whose members are exchangeable rows of the data.
 
         It holds all observed sites. Of several such plates, one whose size is the leading
-        dimension of a data argument is preferred, then the outermost.
+        dimension of a data argument is preferred, then the outermost. Where all data enter through
+        factors, it is the plate of these, if it is as long as a data argument.
         """
+        leading = {array.shape[0] for array in self.arguments.data.values()}
         observed = [site.plates for site in self.observed.values() if not site.is_factor]
+        if not observed:
+            inside = [site.plates for site in self.observed.values() if site.plates]
+            observed = [tuple(p for p in plates if p.size in leading) for plates in inside]
         if self.plate is not None:
             chosen = (p for plates in observed for p in plates if p.name == self.plate)
             return next(chosen, None)
-        leading = {array.shape[0] for array in self.arguments.data.values()}
         # `sorted` is stable, so the outermost comes first among equals.
         shared = sorted(shared_plates(observed), key=lambda plate: plate.size not in leading)
         return next(iter(shared), None)

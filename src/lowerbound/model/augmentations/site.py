@@ -10,6 +10,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.errors import ArgumentError
+from lowerbound.model.augmentations.behind import Node, Past
 from lowerbound.model.density import broadcast_batch, strip
 
 
@@ -32,17 +33,29 @@ class Chosen:
     reinterpreted: int
     value: Any
     where: str
+    past: Past
 
     @classmethod
-    def of(cls, message: dict[str, Any], where: str) -> Chosen:
+    def of(cls, message: dict[str, Any], where: str, past: Past) -> Chosen:
         """The site of a sample message, with wrappers taken off its law."""
         fn, value = message["fn"], message["value"]
         inside = strip(fn)
         batch = tuple(fn.batch_shape) if value is None else broadcast_batch(message, where)
         shape = batch + tuple(fn.event_shape)[: inside.reinterpreted]
         return cls(
-            message["name"], inside.base, inside.mask, shape, inside.reinterpreted, value, where
+            message["name"],
+            inside.base,
+            inside.mask,
+            shape,
+            inside.reinterpreted,
+            value,
+            where,
+            past,
         )
+
+    def behind(self, parameter: str) -> Node:
+        """What a parameter of the law was computed from."""
+        return self.past.parameter(self.name, parameter)
 
     def auxiliary(self, what: str, law: Distribution, *trailing: int) -> Array:
         """A latent site "name:what" in the same plates; `trailing` are dimensions of its own."""
