@@ -74,7 +74,7 @@ def enumerated(model: Model) -> Summation:
                 "Expected a continuous site that is left when these are summed out. Fit them by "
                 "lb.CAVI()."
             )
-        parents = _parents(model, names)
+        parents = discrete_parents(model, names)
         moved = tuple(n for n in model.latent if n not in names and parents[n])
         for name in moved:
             _check_support(model.latent[name], parents[name])
@@ -111,7 +111,7 @@ def _check_support(site: Site, parents: frozenset[str]) -> None:
         )
 
 
-def _parents(model: Model, names: Sequence[str]) -> Parents:
+def discrete_parents(model: Model, names: Sequence[str]) -> Parents:
     """The discrete sites that the density (or value) of each site depends on."""
     latents = jax.eval_shape(model.draw, jax.random.key(0))
 
