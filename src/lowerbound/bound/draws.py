@@ -14,19 +14,42 @@ def normal_draws(count: int, dimension: int, seed: int) -> np.ndarray:
     Scrambled Sobol points, in antithetic pairs: with whitening, averages of every polynomial of
     degree two or three are exact. `count` is even and more than twice the dimension.
     """
-    from scipy.special import ndtri
-    from scipy.stats import qmc
-
-    half = count // 2
-    assert count == 2 * half > 2 * dimension, (count, dimension)
-    rng = np.random.default_rng(seed)
-    bits = max(half - 1, 1).bit_length()
-    points = qmc.Sobol(dimension, scramble=True, seed=rng).random_base2(bits)[:half]
-    normal = ndtri(np.clip(points, 1e-15, 1 - 1e-15))
-    normal = _white(normal)
+    assert count == 2 * (count // 2) > 2 * dimension, (count, dimension)
+    normal = _white(_sobol(count // 2, dimension, seed))
     draws = np.concatenate([normal, -normal])
     draws.setflags(write=False)
     return draws
+
+
+@lru_cache(maxsize=8)
+def block_draws(count: int, dimension: int, block: int, seed: int) -> np.ndarray:
+    """The same for a Gaussian of independent blocks of entries: each block is white by itself.
+
+    `count` is even and more than twice the size of a block; it need not grow with the dimension.
+    """
+    assert count == 2 * (count // 2) > 2 * block, (count, block)
+    normal = _sobol(count // 2, dimension, seed).reshape(count // 2, dimension // block, block)
+    second = np.einsum("srk,srl->rkl", normal, normal) / len(normal)
+    values, vectors = np.linalg.eigh(second)
+    white = np.einsum("rij,rj,rkj->rik", vectors, 1.0 / np.sqrt(values), vectors)
+    normal = np.einsum("srk,rkl->srl", normal, white).reshape(count // 2, dimension)
+    draws = np.concatenate([normal, -normal])
+    draws.setflags(write=False)
+    return draws
+
+
+def _sobol(half: int, dimension: int, seed: int) -> np.ndarray:
+    """Scrambled Sobol points as normal numbers; plain random ones where the sequence ends."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    rng = np.random.default_rng(seed)
+    if dimension > qmc.Sobol.MAXDIM:
+        return rng.standard_normal((half, dimension))
+    bits = max(half - 1, 1).bit_length()
+    points = qmc.Sobol(dimension, scramble=True, seed=rng).random_base2(bits)[:half]
+    normal: np.ndarray = ndtri(np.clip(points, 1e-15, 1 - 1e-15))
+    return normal
 
 
 @lru_cache(maxsize=32)

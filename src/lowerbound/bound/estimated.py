@@ -19,26 +19,39 @@ class Estimate(NamedTuple):
 
     elbo: Numbers
     slope: Numbers  # mean C'g, the gradient of the ELBO in loc
-    curvature: Numbers  # -mean C'g e', which is the identity at the optimum
+    curvature: Numbers  # -mean C'g e', which is the identity at the optimum; or its blocks
     deviation: Numbers  # standard deviation of log p - log q
 
 
 def points(draws: Numbers, loc: Numbers, root: Numbers) -> Numbers:
-    """X = loc + C e, one row per draw."""
-    return loc + draws @ root.T
+    """X = loc + C e, one row per draw; a stack of matrices is the diagonal blocks of C."""
+    if root.ndim == 2:
+        return loc + draws @ root.T
+    return loc + np.einsum("srk,rik->sri", _blocks(draws, root), root).reshape(draws.shape)
+
+
+def _blocks(rows: Numbers, root: Numbers) -> Numbers:
+    return rows.reshape((len(rows), *root.shape[:2]))
 
 
 def averaged(draws: Numbers, values: Numbers, gradients: Numbers, root: Numbers) -> Estimate:
     """The averages, from log p and its gradient at the points of the draws.
 
-    `root` is the lower triangular C. Where log p or its gradient is not finite, so is the ELBO.
+    `root` is the lower triangular C, or a stack of its diagonal blocks; so is the curvature then.
+    Where log p or its gradient is not finite, so is the ELBO.
     """
     count, dimension = draws.shape
-    constant = 0.5 * dimension * np.log(2 * np.pi) + np.sum(np.log(np.abs(np.diagonal(root))))
-    whitened = gradients @ root
+    diagonal = np.diagonal(root, axis1=-2, axis2=-1)
+    constant = 0.5 * dimension * np.log(2 * np.pi) + np.sum(np.log(np.abs(diagonal)))
     ratio = values + 0.5 * np.sum(draws**2, axis=1)
     mean = np.mean(ratio)
-    slope, curvature = np.mean(whitened, axis=0), -(whitened.T @ draws) / count
+    if root.ndim == 2:
+        whitened = gradients @ root
+        slope, curvature = np.mean(whitened, axis=0), -(whitened.T @ draws) / count
+    else:
+        whitened = np.einsum("srk,rki->sri", _blocks(gradients, root), root)
+        slope = np.mean(whitened, axis=0).ravel()
+        curvature = -np.einsum("sri,srj->rij", whitened, _blocks(draws, root)) / count
     finite = np.isfinite(mean) & np.all(np.isfinite(slope)) & np.all(np.isfinite(curvature))
     elbo = np.where(finite, mean + constant, -np.inf)
     return Estimate(elbo, slope, curvature, np.std(ratio))

@@ -24,7 +24,7 @@ class Ascent(NamedTuple):
     """The state of an ascent: the Gaussian accepted last, and the one to try next."""
 
     loc: Numbers
-    root: Numbers  # lower triangular C; the covariance is C C'
+    root: Numbers  # lower triangular C; the covariance is C C'. Or a stack of diagonal blocks of C
     found: Estimate
     error: Numbers  # distance from stationarity
     trial_loc: Numbers
@@ -97,7 +97,7 @@ def advance(state: Ascent, found: Estimate, tolerance: float, diagonal: bool = F
 
 def distance(found: Estimate, diagonal: bool) -> Numbers:
     """How far from stationary: the error of mean or scale, in standard deviations, at most."""
-    excess = np.tril(found.curvature - np.eye(len(found.slope)))
+    excess = np.tril(found.curvature - np.eye(found.curvature.shape[-1]))
     if diagonal:
         excess = np.diagonal(excess)
     return np.maximum(np.max(np.abs(found.slope)), np.max(np.abs(excess)))
@@ -111,7 +111,12 @@ def trial(
     reach: Numbers,
     diagonal: bool,
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """The next Gaussian to try, how far its mean moves, and the gain that the gradient promises."""
+    """The next Gaussian to try, how far its mean moves, and the gain that the gradient promises.
+
+    A root that is a stack holds the diagonal blocks of one: each block moves by itself.
+    """
+    if root.ndim == 3:
+        return _block_by_block(found, loc, root, step, reach)
     eye = np.eye(len(loc))
     # The lower triangle is the gradient of the ELBO in a lower triangular root.
     lower = np.tril(found.curvature)
@@ -130,3 +135,24 @@ def trial(
     change = np.tril(eye - target, -1) + 0.5 * np.diag(np.diagonal(eye - target))
     gain = shrink * (found.slope @ move) + step * np.sum((eye - lower) * change)
     return loc + root @ (shrink * move), root @ factor, shrink * length, np.maximum(gain, 0.0)
+
+
+def _block_by_block(
+    found: Estimate, loc: Numbers, root: Numbers, step: Numbers, reach: Numbers
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The same for independent blocks, at a cost that grows with their number alone."""
+    lower = np.tril(found.curvature)
+    values, vectors = np.linalg.eigh(lower + np.swapaxes(np.tril(lower, -1), -1, -2))
+    values = np.clip(values, _LEAST, _MOST)
+    slope = found.slope.reshape(root.shape[:2])
+    move = np.einsum("rij,rj,rkj,rk->ri", vectors, 1.0 / values, vectors, slope)
+    length = np.sqrt(np.sum(move**2))
+    shrink = step * np.minimum(1.0, reach / np.maximum(step * length, 1e-300))
+    target = np.einsum("rij,rj,rkj->rik", vectors, values, vectors)
+    inverse = 1.0 / (1.0 + step * (values - 1.0))
+    factor = np.linalg.cholesky(np.einsum("rij,rj,rkj->rik", vectors, inverse, vectors))
+    eye = np.eye(root.shape[-1])
+    change = np.tril(eye - target) * (1.0 - 0.5 * eye)
+    gain = shrink * np.sum(slope * move) + step * np.sum((eye - lower) * change)
+    moved = loc + shrink * np.einsum("rij,rj->ri", root, move).ravel()
+    return moved, root @ factor, shrink * length, np.maximum(gain, 0.0)
