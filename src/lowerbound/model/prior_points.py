@@ -1,0 +1,53 @@
+"""Points that the prior makes likely, without random numbers: quantiles of every site in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import biject_to
+from numpyro.primitives import Messenger
+
+from lowerbound.model.coordinates import quantile
+from lowerbound.model.program import Message, execute
+from lowerbound.model.sites import Model
+
+
+def prior_point(
+    model: Model, normal: Mapping[str, Array], data: Mapping[str, Any]
+) -> dict[str, Array]:
+    """The sites of `normal` at the quantiles of these standard normal numbers, all others central.
+
+    The numbers are of the unconstrained shapes; discrete sites take some value of their support.
+    """
+    args, kwargs = model.arguments.call(model._inputs(data))
+    with model._mode():
+        messages = execute(model.function, args, kwargs, _Central(normal))
+    return {name: jnp.asarray(messages[name]["value"]) for name in normal}
+
+
+class _Central(Messenger):  # type: ignore[misc]
+    """Gives every latent site a quantile of its prior; those that are not named the median."""
+
+    def __init__(self, normal: Mapping[str, Array]) -> None:
+        super().__init__()
+        self.normal = normal
+
+    def process_message(self, msg: Message) -> None:
+        """Give a latent site its value."""
+        if msg["type"] == "prng_key" and msg["value"] is None:
+            msg["value"] = jax.random.key(0)
+        if msg["type"] == "control_flow" and msg["kwargs"]["rng_key"] is None:
+            msg["kwargs"]["rng_key"] = jax.random.key(0)
+        if msg["type"] != "sample" or msg["value"] is not None:
+            return
+        fn = msg["fn"]
+        if fn.support.is_discrete:
+            zeros = jnp.zeros(fn.shape(), jnp.result_type(int))
+            msg["value"] = fn.support.feasible_like(zeros)
+            return
+        shape = biject_to(fn.support).inverse_shape(fn.shape())
+        msg["value"] = quantile(fn, self.normal.get(msg["name"], jnp.zeros(shape)))
