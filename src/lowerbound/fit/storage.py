@@ -13,6 +13,7 @@ import numpy as np
 
 from lowerbound.errors import Residual
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.summed import Summed
 from lowerbound.fit.archive import (
     Kind,
     NotPlainError,
@@ -26,8 +27,14 @@ from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.predict import new_call
 from lowerbound.fit.result import Fit
 from lowerbound.fit.saved import Saved, check_model, check_sites, model_record
-from lowerbound.fit.stored import family_from, family_record
+from lowerbound.fit.stored import (
+    family_from,
+    family_record,
+    noncentred_sites,
+    with_program,
+)
 from lowerbound.model import trace_model
+from lowerbound.model.enumerated import enumerated
 from lowerbound.update import State
 from lowerbound.version import __version__
 
@@ -115,11 +122,32 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise KIND.damaged(path, f"its record does not fit together ({error})") from error
     if not args and not kwargs:
+        _check_centred(path, fit)
         return fit
-    traced = trace_model(fit.program, args, kwargs)
-    shapes = {site: record["shape"] for site, record in fit.sites.items()}
-    check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
-    return dataclasses.replace(fit, args=args, kwargs=kwargs)
+    sites = document["sites"]
+    with jax.enable_x64(True):
+        traced = trace_model(fit.program, args, kwargs)
+        shapes = {site: record["shape"] for site, record in sites.items()}
+        check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
+        family = fit.family
+        if noncentred_sites(family):
+            given = traced if set(sites) == set(fit.sites) else enumerated(traced).summed()
+            family = with_program(family, given)
+        if set(sites) != set(fit.sites):
+            family = Summed(family, enumerated(traced))
+    return dataclasses.replace(fit, args=args, kwargs=kwargs, family=family, sites=sites)
+
+
+def _check_centred(path: str | os.PathLike[str], fit: Fit) -> None:
+    """Non-centred coordinates z = loc + scale * u need the program, and so the data."""
+    noncentred = noncentred_sites(fit.family)
+    if noncentred:
+        names = ", ".join(f"'{name}'" for name in sorted(noncentred))
+        raise StorageError(
+            f"{path} holds a fit that gives {names} by non-centred coordinates, "
+            "z = loc + scale * u, where the model computes loc and scale.\n"
+            "Expected the data that the fit was made with: lb.load(path, model, *args, **kwargs)."
+        )
 
 
 def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
@@ -130,6 +158,8 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
     record = document.get("family", {"kind": "mean field", "blocks": document.get("blocks")})
     family = family_from(record, document["sites"])
     naturals, means = document["naturals"], document["means"]
+    missing = record.get("names", ()) if record["kind"] == "summed" else ()
+    sites = {n: site for n, site in document["sites"].items() if n not in missing}
     if isinstance(family, MeanField):
         naturals, means = tuple(naturals), tuple(means)
         _check_state(family, State(naturals, means), document["precision"])
@@ -145,7 +175,8 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         kwargs={},
         blocks=document["partition"],
         saved=Saved(**document["saved"]),
-        **{name: document[name] for name in _PLAIN},
+        **{name: document[name] for name in _PLAIN if name != "sites"},
+        sites=sites,
         **{name: document.get(name, default) for name, default in _LATER.items()},
     )
 

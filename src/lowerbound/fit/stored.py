@@ -6,18 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpyro.distributions import biject_to
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.conditioned import Conditioned
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.product import Product
+from lowerbound.family.score_product import ScoreProduct
 from lowerbound.family.summed import Summed
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.fit.conditional import Nothing
 from lowerbound.joint import Block
 from lowerbound.joint.blocks import Layout
+from lowerbound.model import Model
 from lowerbound.model.coordinates import Coordinates
+from lowerbound.model.noncentred import centring, centring_name
 from lowerbound.model.supports import support_from, support_record
 
 Sites = Mapping[str, Mapping[str, Any]]
@@ -33,7 +38,8 @@ def family_record(family: Variational) -> dict[str, Any]:
             return {"kind": "conditioned", "sites": list(family.sites), "inner": inner}
         case UnconstrainedGaussian():
             supports = {}
-            for name in family.coordinates.shapes:
+            noncentred = family.coordinates.noncentred
+            for name in (n for n in family.coordinates.shapes if n not in noncentred):
                 support = family.coordinates.supports.get(name)
                 supports[name] = None if support is None else support_record(support)
                 if supports[name] is None:
@@ -47,16 +53,22 @@ def family_record(family: Variational) -> dict[str, Any]:
                 "kind": "gaussian",
                 "shapes": {n: tuple(s) for n, s in family.coordinates.shapes.items()},
                 "supports": supports,
+                "noncentred": {n: float(centring(n, family.data)) for n in sorted(noncentred)},
             }
+        case Product():
+            parts = {
+                "gaussian": family_record(family.gaussian),
+                "exact": family_record(family.exact),
+            }
+            return {"kind": "product", "sites": list(family.sites), **parts}
+        case ScoreProduct():
+            inner = family_record(family.inner)
+            return {"kind": "score", "sites": list(family.sites), "inner": inner}
         case Nothing():
             return {"kind": "nothing"}
         case Summed():
-            names = ", ".join(f"'{name}'" for name in family.summation.names)
-            raise ArgumentError(
-                f"The fit gives {names} by a sum over the rows of the data, which files do not "
-                "hold, so it cannot be saved.\nExpected a fit without discrete sites that are "
-                "summed out. Keep draws of it instead: fit.sample(1000)."
-            )
+            discrete = list(family.summation.names)
+            return {"kind": "summed", "names": discrete, "inner": family_record(family.inner)}
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 
 
@@ -72,10 +84,54 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
         case "gaussian":
             shapes = {n: tuple(s) for n, s in record["shapes"].items()}
             supports = {n: support_from(s) for n, s in record["supports"].items()}
-            return UnconstrainedGaussian(Coordinates(None, shapes, supports), {})
+            centrings = record.get("noncentred", {})
+            coordinates = Coordinates(None, shapes, supports, frozenset(centrings))
+            data = {centring_name(name): np.asarray(c) for name, c in centrings.items()}
+            return UnconstrainedGaussian(coordinates, data)
+        case "product":
+            gaussian = family_from(record["gaussian"], sites)
+            exact = family_from(record["exact"], sites)
+            assert isinstance(gaussian, UnconstrainedGaussian)
+            assert isinstance(exact, MeanField)
+            return Product(tuple(record["sites"]), gaussian, exact)
+        case "score":
+            inner = family_from(record["inner"], sites)
+            assert isinstance(inner, UnconstrainedGaussian)
+            return ScoreProduct(tuple(record["sites"]), inner)
         case "nothing":
             return Nothing()
+        case "summed":  # the discrete sites come back with the data
+            return family_from(record["inner"], sites)
     raise ValueError(f"no family is called {record['kind']!r}")
+
+
+def noncentred_sites(family: Variational) -> frozenset[str]:
+    """The sites whose coordinates need the program: its location and scale of each."""
+    match family:
+        case UnconstrainedGaussian():
+            return family.coordinates.noncentred
+        case Conditioned() | ScoreProduct() | Summed():
+            return noncentred_sites(family.inner)
+        case Product():
+            return noncentred_sites(family.gaussian)
+    return frozenset()
+
+
+def with_program(family: Variational, model: Model) -> Variational:
+    """A family from a file, whose non-centred coordinates are now those of a traced program."""
+    if not noncentred_sites(family):
+        return family
+    match family:
+        case UnconstrainedGaussian():
+            coordinates = Coordinates.of(model, family.coordinates.noncentred)
+            return UnconstrainedGaussian(coordinates, {**model.arguments.data, **family.data})
+        case Conditioned() | ScoreProduct():
+            inner = with_program(family.inner, model)
+            return dataclasses.replace(family, inner=inner)  # type: ignore[arg-type]
+        case Product():
+            gaussian = with_program(family.gaussian, model)
+            return dataclasses.replace(family, gaussian=gaussian)  # type: ignore[arg-type]
+    return family
 
 
 def _block_record(block: Block) -> dict[str, Any]:
