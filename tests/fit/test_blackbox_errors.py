@@ -111,13 +111,14 @@ def test_discrete_sites_are_refused():
     [
         (
             {"rank": 0},
-            'Gaussian got rank=0.\nExpected "auto", "full", "diagonal", or a rank of at least 1.',
+            "Gaussian got rank=0.\n"
+            'Expected "auto", "full", "diagonal", "structured", or a rank of at least 1.',
         ),
         ({"draws": 0}, "Gaussian got draws=0.\nExpected an integer of at least 1, or None."),
         (
-            {"engine": "laplace"},
-            "Gaussian got engine='laplace'.\n"
-            'Expected one of "auto", "fixed", "match", "stochastic".',
+            {"engine": "newton"},
+            "Gaussian got engine='newton'.\n"
+            'Expected one of "auto", "fixed", "match", "stochastic", "laplace", "delta", "score".',
         ),
         (
             {"rank": 3, "engine": "fixed"},

@@ -276,7 +276,7 @@ class Normals:
         self.transforms = tuple(biject_to(constraints.real) for _ in mean)
         self.u, self.values = np.zeros((0, len(mean))), np.zeros(0)
 
-    def at(self, points: np.ndarray) -> np.ndarray:
+    def at(self, points: np.ndarray, sweeps: int = 1) -> np.ndarray:
         values = -((points - self.mean) ** 2).sum(axis=1) / 2
         self.u = np.concatenate([self.u, points])
         self.values = np.concatenate([self.values, values])

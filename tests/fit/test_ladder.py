@@ -114,7 +114,7 @@ def test_a_run_that_is_kept_is_one_of_coordinate_ascent(tmp_path):
 def test_grids_and_gaussians_are_saved(method, tmp_path):
     fit = lb.fit(schools, **SCHOOLS, method=method)
     fit.save(tmp_path / "fit.lb")
-    again = lb.load(tmp_path / "fit.lb", schools)
+    again = lb.load(tmp_path / "fit.lb", schools, **SCHOOLS)
     for site in ("mu", "tau", "theta"):
         np.testing.assert_allclose(again.mean(site), fit.mean(site), rtol=1e-12)
         np.testing.assert_allclose(again.sd(site), fit.sd(site), rtol=1e-12)

@@ -150,3 +150,26 @@ def test_large_statistics_are_refused() -> None:
 def double() -> Any:
     with jax.enable_x64(True):
         yield
+
+
+def test_far_predictors_are_certified_where_numpyro_clips_no_probability() -> None:
+    """At draws with predictors of some hundreds NumPyro's log Phi is clipped at log(eps)."""
+    x = np.linspace(-300.0, 300.0, 40)
+
+    def probit(x: Any, y: Any) -> None:
+        beta = numpyro.sample("beta", dist.Normal(0.0, 1.0))
+        probs = jax.scipy.special.ndtr(beta * x)
+        numpyro.sample("y", dist.Bernoulli(probs=probs), obs=y)
+
+    with jax.enable_x64(True):
+        model = trace_model(probit, (x, np.arange(40) % 2))
+        joint = multi_affine(model)
+        family = MeanField.of(joint.blocks)
+        check_certificate(joint, inputs_of(model), family.statistics)
+
+        def wrong(values: Any, arrays: Any) -> Any:
+            (point,) = family.statistics(values, arrays)
+            return (jax.tree.map(lambda a: 1.01 * a, point),)
+
+        with pytest.raises(CertificateError):
+            check_certificate(joint, inputs_of(model), wrong)

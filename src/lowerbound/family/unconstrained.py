@@ -17,6 +17,12 @@ from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
 from lowerbound.errors import UnsupportedModelError
+from lowerbound.family.bordered import (
+    covariance_bordered,
+    log_prob_bordered,
+    sample_bordered,
+)
+from lowerbound.family.noncentred import GivenParents, given_parents, mixture_size
 from lowerbound.joint.compilation import quickly
 from lowerbound.model.coordinates import Coordinates
 
@@ -30,7 +36,8 @@ class UnconstrainedGaussian:
     """All latent sites together, Gaussian on the unconstrained space.
 
     The parameters are "loc" (d,) and one of: "scale_tril" (d, d), a full covariance; "scale" (d,),
-    independent entries; "scale" and "factor" (d, r), the covariance diag(scale^2) + factor factor'.
+    independent entries; "scale" and "factor" (d, r), the covariance diag(scale^2) + factor factor';
+    or "order", "band", "border", "corner" and "variance": a sparse precision (family.bordered).
     "given", where present, replaces some of the data that the supports depend on.
     """
 
@@ -64,6 +71,8 @@ class UnconstrainedGaussian:
         """Log q(u) of the rows of `vectors`."""
 
         def density(parameters: Parameters, vectors: Array, data: Mapping[str, Any]) -> Array:
+            if "band" in parameters:
+                return log_prob_bordered(parameters, vectors)
             found: Array = _law(parameters).log_prob(vectors)
             return found
 
@@ -85,6 +94,8 @@ class UnconstrainedGaussian:
         """Mean and variance of one site under q, elementwise, in its own support."""
 
         def both(parameters: Parameters, data: Mapping[str, Any]) -> tuple[Array, Array]:
+            if site in self.coordinates.noncentred:
+                return self._given_parents(parameters, data, site, DRAWS).moments()
             transform = self.coordinates.transform(site)
             transform = None if transform is None else _elementwise(transform)
             if transform is None:
@@ -99,6 +110,14 @@ class UnconstrainedGaussian:
 
     def marginal(self, parameters: Parameters, site: str) -> Distribution:
         """The marginal density of one site under q, as a NumPyro distribution."""
+        if site in self.coordinates.noncentred:
+            components = mixture_size(site, self.coordinates.shapes[site])
+
+            def mixed(parameters: Parameters, data: Mapping[str, Any]) -> Distribution:
+                return self._given_parents(parameters, data, site, components).mixture()
+
+            mixture: Distribution = self._call(("marginal", site), mixed, parameters)
+            return mixture
         transform = self.coordinates.transform(site)
         if transform is None:
             raise UnsupportedModelError(
@@ -113,11 +132,23 @@ class UnconstrainedGaussian:
         found: Distribution = self._call(("marginal", site), law, parameters)
         return found
 
+    def _given_parents(
+        self, parameters: Parameters, data: Mapping[str, Any], site: str, count: int
+    ) -> GivenParents:
+        """A non-centred site at evenly spread draws of the sites that it hangs on."""
+        data = {**data, **parameters.get("given", {})}
+        own = np.arange(self.coordinates.size)
+        parents = [own[self.coordinates.part(n)] for n in self.coordinates.parents(site, data)]
+        outer = np.concatenate([*parents, np.zeros(0, int)])
+        normal = even_normal(count, len(outer)) if len(outer) else np.zeros((1, 0))
+        spread = covariance(parameters)
+        return given_parents(self.coordinates, data, site, outer, parameters["loc"], spread, normal)
+
     def _marginal(self, parameters: Parameters, site: str, transform: Any) -> Distribution:
         part, shape = self.coordinates.part(site), self.coordinates.shapes[site]
         loc = parameters["loc"][part]
         base: Distribution
-        if "scale_tril" not in parameters and "factor" not in parameters:
+        if not {"scale_tril", "factor", "band"} & set(parameters):
             base = dist.Normal(loc.reshape(shape), parameters["scale"][part].reshape(shape))
             base = base.to_event(transform.domain.event_dim)
         elif not shape:
@@ -149,6 +180,8 @@ class UnconstrainedGaussian:
         return values.mean(axis=0), values.var(axis=0)
 
     def _unconstrained(self, parameters: Parameters, key: Array, count: int) -> Array:
+        if "band" in parameters:
+            return sample_bordered(parameters, key, count)
         drawn: Array = _law(parameters).sample(key, (count,))
         return drawn
 
@@ -189,6 +222,8 @@ def even_normal(count: int, dimension: int) -> np.ndarray:
 
 def variances(parameters: Parameters) -> Array:
     """The variances of the entries of u."""
+    if "band" in parameters:
+        return jnp.asarray(parameters["variance"])
     if "scale_tril" in parameters:
         return jnp.sum(parameters["scale_tril"] ** 2, axis=-1)
     if "factor" in parameters:
@@ -198,6 +233,8 @@ def variances(parameters: Parameters) -> Array:
 
 def covariance(parameters: Parameters, part: slice = slice(None)) -> Array:
     """The covariance matrix of some entries of u."""
+    if "band" in parameters:
+        return covariance_bordered(parameters, part)
     if "scale_tril" in parameters:
         rows = parameters["scale_tril"][part]
         return jnp.asarray(rows @ rows.T)

@@ -41,6 +41,11 @@ class Inner(Protocol):
         """Parameters to start from."""
         ...
 
-    def solve(self, theta: Mapping[str, Array], parameters: Parameters) -> tuple[Parameters, Array]:
-        """The parameters at convergence, and the ELBO with theta observed, log p(theta) in it."""
+    def solve(
+        self, theta: Mapping[str, Array], parameters: Parameters, sweeps: Array
+    ) -> tuple[Parameters, Array]:
+        """The parameters at convergence, and the ELBO with theta observed, log p(theta) in it.
+
+        At most so many sweeps: after fewer than it takes, the ELBO is a lower one.
+        """
         ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lowerbound.errors import ParameterSiteError, ReservedNameError
+from lowerbound.errors import NotConjugateError, ParameterSiteError, ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
 from lowerbound.fit.estimated import fit_gaussian
@@ -19,9 +19,9 @@ from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
 from lowerbound.fit.rewritten import fit_augmented, fit_parameters
+from lowerbound.fit.rewritten_batches import augmentation_of_batches, augmented_batches
 from lowerbound.fit.structured import fit_conditioned
 from lowerbound.fit.svi import run_svi
-from lowerbound.model.augment import augmented
 
 RESERVED = ("method", "seed", "progress", "checkpoint")
 
@@ -91,12 +91,17 @@ def minibatches(
     method: SVI,
     *rest: Any,
 ) -> Fit:
-    """Run `lb.SVI(...)`, on the augmented program where it names augmentations."""
-    if not method.augment:
+    """Run `lb.SVI(...)`, on the augmented program where it names augmentations or needs them."""
+    if method.augment:
+        return augmented_batches(model, args, kwargs, method, *rest)
+    try:
         return run_svi(model, args, kwargs, method, *rest)
-    choices = dict(method.augment)
-    fitted = run_svi(augmented(model, choices), args, kwargs, method, *rest)
-    return replace(fitted, function=model, augment=choices)
+    except NotConjugateError:
+        found = augmentation_of_batches(model, args, kwargs, method)
+        if found is None:
+            raise
+    fitted = augmented_batches(model, args, kwargs, replace(method, augment=found.choices), *rest)
+    return replace(fitted, plan=found.noted(fitted.plan))
 
 
 def check_reserved(model: Callable[..., Any]) -> None:

@@ -15,11 +15,15 @@ from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.blackbox_engines import LIMIT, MOST_STAGES, evaluate, solve_fixed, solve_match
+from lowerbound.fit.blackbox_laplace import solve_delta, solve_laplace
+from lowerbound.fit.blackbox_newton import solve_newton
 from lowerbound.fit.blackbox_record import GaussianRun, Solution, Watch, draw_seed
 from lowerbound.fit.blackbox_stochastic import solve_stochastic
-from lowerbound.fit.blackbox_target import Target, target_for
+from lowerbound.fit.blackbox_target import Target
+from lowerbound.fit.centring import choose
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.threads import one_thread
+from lowerbound.fit.wide import wide_for
 from lowerbound.model import Model
 from lowerbound.update.gaussian import distance
 
@@ -31,18 +35,27 @@ def run_gaussian(
 ) -> GaussianRun:
     """Fit a Gaussian to a traced model, as the method says."""
     with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
-        target = target_for(model, precision(method))
-        rank, engine = method.chosen_rank(target.size), method.chosen_engine(target.size)
-        target.prepare()
-        engines = {"fixed": solve_fixed, "match": solve_match, "stochastic": solve_stochastic}
+        engines: dict[str, Any] = {"fixed": solve_fixed, "match": solve_match}
+        engines |= {"laplace": solve_laplace, "delta": solve_delta}
         with Bar(progress, 2 * LIMIT, "Gaussian", "step") as bar:
             watch = Watch(bar)
-            solution = engines[engine](target, method, rank, seed, watch)
-            family = UnconstrainedGaussian(target.coordinates, target.data, target.compiled)
+            choice = choose(model, method, precision(method), seed, lambda: Watch(bar))
+            target, family = choice.target, choice.family
+            target.prepare()
+            newton = method.by_newton(target.size)
+            wide = wide_for(target, method, seed) if newton else None
+            afforded = None if wide is None else wide.rank
+            rank = method.chosen_rank(target.size, afforded)
+            engine = method.chosen_engine(target.size, afforded)
+            if wide is not None:
+                solution = solve_newton(target, method, rank, seed, watch, wide.sparsity)
+            elif engine == "stochastic":
+                solution = solve_stochastic(target, method, rank, seed, watch)
+            else:
+                solution = engines[engine](target, method, rank, seed, watch, choice.climbs)
             elbo, error, shift = _measured(target, family, solution, seed)
         if not solution.converged:
-            remedy = "Loosen tolerance, or start elsewhere with lb.Gaussian(init=...)."
-            warnings.warn(ConvergenceWarning(solution.reason, remedy), stacklevel=3)
+            warnings.warn(ConvergenceWarning(solution.reason, solution.remedy), stacklevel=3)
         return GaussianRun(
             family=family,
             parameters=solution.parameters,
@@ -58,6 +71,7 @@ def run_gaussian(
             restarts=solution.restarts,
             rank=rank,
             engine=engine,
+            notes=(*choice.notes, *(() if wide is None else wide.notes)),
         )
 
 
@@ -65,6 +79,8 @@ def _measured(
     target: Target, family: UnconstrainedGaussian, solution: Solution, seed: int
 ) -> tuple[float, float, float]:
     """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
+    if solution.measured is not None:
+        return solution.measured
     parameters, size = solution.parameters, max(solution.draws, MEASURE)
     if "factor" in parameters or size <= 2 * target.size:
         key = jax.random.key(draw_seed(seed, MOST_STAGES))

@@ -37,14 +37,22 @@ _LEAST_RATE = 1e-3  # of score matching
 
 
 def solve_fixed(
-    target: Target, method: Gaussian, rank: str | int, seed: int, watch: Watch
+    target: Target,
+    method: Gaussian,
+    rank: str | int,
+    seed: int,
+    watch: Watch,
+    climbs: list[Climb] | None = None,
 ) -> Solution:
-    """Maximise the ELBO of fixed draws: few at first, then more until fresh ones agree."""
+    """Maximise the ELBO of fixed draws: few at first, then more until fresh ones agree.
+
+    `climbs` are the starts, where they have been made.
+    """
     sizes = draw_sizes(method.draws, target.size)
     # Importing and drawing Sobol points takes as long as a compilation: do both at once.
     ahead = in_background(lambda: normal_draws(sizes[0], target.size, draw_seed(seed, 0)))
     diagonal = rank == "diagonal"
-    climbs = begin_climbs(target, method, seed, diagonal)
+    climbs = climbs or begin_climbs(target, method, seed, diagonal)
     best = max(climbs, key=lambda one: one.elbo)
     for elbo in best.history:
         watch.note(elbo)
@@ -66,12 +74,17 @@ def solve_fixed(
 
 
 def solve_match(
-    target: Target, method: Gaussian, rank: str | int, seed: int, watch: Watch
+    target: Target,
+    method: Gaussian,
+    rank: str | int,
+    seed: int,
+    watch: Watch,
+    climbs: list[Climb] | None = None,
 ) -> Solution:
     """Match the score of log p over fixed draws, in closed form, until nothing moves."""
     size = draw_sizes(method.draws, target.size)[: 2 if method.draws is None else 1][-1]
     draws = normal_draws(size, target.size, draw_seed(seed, 0))
-    climbs = begin_climbs(target, method, seed, False)
+    climbs = climbs or begin_climbs(target, method, seed, False)
     best = max(climbs, key=lambda one: one.elbo)
     loc, root = np.asarray(best.state.loc), np.asarray(best.state.root)
     rate, move = float(size), np.inf

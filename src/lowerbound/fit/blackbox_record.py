@@ -41,6 +41,7 @@ class GaussianRun:
     restarts: tuple[GaussianRestart, ...]
     rank: str | int
     engine: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class Solution:
     converged: bool
     reason: str
     restarts: tuple[GaussianRestart, ...]
+    remedy: str = "Loosen tolerance, or start elsewhere with lb.Gaussian(init=...)."
+    measured: tuple[float, float, float] | None = None  # elbo, its error, and shift of a run
 
 
 class Watch:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import digest
 
 BATCH = 64  # points that are evaluated together
+MANY = 200  # dimensions
 MOST_NUMBERS = 20_000_000  # that one batch may hold
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
 _UNKNOWN_LENGTH = 10  # of a loop that ends by a condition, such as a solver's
@@ -88,21 +91,31 @@ def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
     return jax.value_and_grad(lambda vector: jaxpr_as_fun(closed)(vector, *leaves)[0])
 
 
-def target_for(model: Model, dtype: np.dtype[Any] | None = None) -> Target:
-    """The target of a model; equal programs, with whatever data, share what is compiled."""
+def target_for(
+    model: Model,
+    dtype: np.dtype[Any] | None = None,
+    noncentred: Collection[str] = (),
+    numbers: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Target:
+    """The target of a model; equal programs, with whatever data, share what is compiled.
+
+    `numbers` join the data: how far the sites that are not centred are so.
+    """
     dtype = np.dtype(float) if dtype is None else dtype
-    coordinates = Coordinates.of(model)
-    data = model.arguments.data
+    coordinates = Coordinates.of(model, noncentred)
+    data = {**model.arguments.data, **numbers}
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
         closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
-    key = digest(closed) + str(sorted(coordinates.shapes.items()))
+    key = digest(closed) + str(sorted(coordinates.shapes.items())) + str(sorted(noncentred))
     compiled = _programs.setdefault(key, {})
     _programs.move_to_end(key)
     while len(_programs) > _CACHE_SIZE:
         _programs.popitem(last=False)
     largest = max((np.size(a) for a in data.values()), default=1) + coordinates.size
+    if coordinates.size > MANY:  # fewer draws than that are wanted at a time
+        largest = max(largest, numbers_computed(closed.jaxpr))
     batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
     return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
 

@@ -34,7 +34,6 @@ from lowerbound.model.dependence import digest
 from lowerbound.update import State
 
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
-SWEEPS = 60  # more are left to the next visit of a node, which starts from here
 ROUNDING = 1.0  # nats; the estimate is a hundred times the error that is seen
 MOST_SITES = 3
 _CACHE_SIZE = 32
@@ -111,15 +110,29 @@ def _plain(support: Any) -> Any:
 def conditioned(
     model: Model, sites: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Model:
-    """The program with `sites` observed, at data arguments of its own (`given_name`).
+    """The program with `sites` observed, at data arguments of its own (`given_name`)."""
+    middle = {
+        site: np.asarray(transform(jnp.zeros(1)))
+        for site, transform in zip(sites, transforms_of(model, sites), strict=True)
+    }
+    return with_given(model, middle, args, kwargs)
+
+
+def with_given(
+    model: Model,
+    values: Mapping[str, np.ndarray],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Model:
+    """The program with some sites observed, at values with a leading axis of one.
 
     The plate of the rows is that of the whole program, which the new observations are not in.
     """
     function = model.function
 
     def given_the_rest(given: Mapping[str, Array], *args: Any, **kwargs: Any) -> Any:
-        values = {site: given[site][0] for site in given}
-        return handlers.condition(function, data=values)(*args, **kwargs)
+        observed = {site: given[site][0] for site in given}
+        return handlers.condition(function, data=observed)(*args, **kwargs)
 
     given_the_rest.__name__ = getattr(function, "__name__", type(function).__name__)
     first = inspect.Parameter("given", inspect.Parameter.POSITIONAL_ONLY)
@@ -130,12 +143,9 @@ def conditioned(
         )
     except (TypeError, ValueError):
         pass  # a callable without a signature: its arguments are named by position
-    middle = {
-        site: np.asarray(transform(jnp.zeros(1)))
-        for site, transform in zip(sites, transforms_of(model, sites), strict=True)
-    }
     plate = model.data_plate
-    return trace_model(given_the_rest, (middle, *args), kwargs, plate.name if plate else None)
+    call = (dict(values), *args)
+    return trace_model(given_the_rest, call, kwargs, plate.name if plate else None)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -165,7 +175,9 @@ class ExactInner:
         swept, _ = self.engine.sweep(arrays, state)  # a start may scatter the means alone
         return swept.naturals
 
-    def solve(self, theta: Mapping[str, Array], parameters: Parameters) -> tuple[Parameters, Array]:
+    def solve(
+        self, theta: Mapping[str, Array], parameters: Parameters, sweeps: Array
+    ) -> tuple[Parameters, Array]:
         """Sweep until the ELBO has settled; one sweep is exact where one block is left."""
         arrays, sweep = self._arrays(theta), self.engine.sweep
         families = self.family.families
@@ -179,7 +191,7 @@ class ExactInner:
         def more(loop: tuple[Array, State, Array, Array]) -> Array:
             t, _, bound, change = loop
             moving = change > TOLERANCE * jnp.maximum(abs(bound), 1.0)
-            return (t < SWEEPS) & ((t == 0) | moving)
+            return (t < sweeps) & ((t == 0) | moving)
 
         def body(loop: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
             t, state, before, _ = loop
@@ -260,7 +272,9 @@ class PointInner:
         """No parameters."""
         return ()
 
-    def solve(self, theta: Mapping[str, Array], parameters: Parameters) -> tuple[Parameters, Array]:
+    def solve(
+        self, theta: Mapping[str, Array], parameters: Parameters, sweeps: Array
+    ) -> tuple[Parameters, Array]:
         """The log density of the program."""
         return (), self.model.log_density(theta, *split_inputs(self.model, self.inputs))
 
@@ -276,7 +290,7 @@ def point_solver(model: Model) -> Solver:
         return PointInner(model, inputs)
 
     def density(theta: dict[str, Array], inputs: Mapping[str, Array]) -> Array:
-        return PointInner(model, inputs).solve(theta, ())[1]
+        return PointInner(model, inputs).solve(theta, (), jnp.ones(()))[1]
 
     theta = {name: jnp.zeros(()) for name in model.latent}
     key = digest(jax.make_jaxpr(density)(theta, inputs))

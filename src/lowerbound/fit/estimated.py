@@ -13,7 +13,9 @@ import numpy as np
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.blackbox import precision, run_gaussian
 from lowerbound.fit.blackbox_engines import begin_climbs
+from lowerbound.fit.blackbox_record import GaussianRun
 from lowerbound.fit.blackbox_target import target_for
+from lowerbound.fit.centring import named_sites, plan_note, sites_to_try
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.conditional import Solver, transforms_of
@@ -21,13 +23,16 @@ from lowerbound.fit.conditioning import run_conditioned
 from lowerbound.fit.engine import derived
 from lowerbound.fit.gaussian_inner import gaussian_solver
 from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.hybrid import fit_given_sites
 from lowerbound.fit.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
+from lowerbound.fit.score_fit import by_score, explain_score, fit_score
 from lowerbound.fit.structured import grid_fit
 from lowerbound.fit.summed import fit_summed, plan_summed
 from lowerbound.fit.threads import one_thread
 from lowerbound.fit.versions import versions
+from lowerbound.fit.wide import Wide, wide_for
 from lowerbound.model import Model, trace_model
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.enumerated import discrete_sites, enumerated
@@ -50,8 +55,12 @@ def fit_gaussian(
             "fit got checkpoint= with a Gaussian, which keeps no state between its steps.\n"
             "Expected checkpoint= with method=lb.CAVI() or lb.SVI(). Drop it."
         )
+    if method.sites:
+        return fit_given_sites(function, args, kwargs, method, seed, progress)
     with jax.enable_x64(True):
         model = trace_model(function, args, kwargs)
+        if by_score(model, method):
+            return fit_score(model, args, kwargs, method, seed, progress)
         if discrete_sites(model):
             check_observed_variance(model)
 
@@ -64,7 +73,8 @@ def fit_gaussian(
     with jax.enable_x64(True):
         check_observed_variance(model)
         run = run_gaussian(model, method, seed, progress)
-        plan = explain_gaussian(model, method)
+        plan = explain_gaussian(model, method, run)
+        plan = replace(plan, notes=(*plan.notes, *run.notes))
     return Fit(
         elbo=run.elbo,
         elbo_error=run.elbo_error,
@@ -117,8 +127,10 @@ def _fit_given(
     return grid_fit(model, args, kwargs, run, plan, repr(method), seed)
 
 
-def explain_gaussian(model: Model, method: Gaussian) -> Plan:
-    """The plan of a Gaussian fit; the residuals say why no exact update does."""
+def explain_gaussian(model: Model, method: Gaussian, run: GaussianRun | None = None) -> Plan:
+    """The plan of a Gaussian fit, or what a `run` did; residuals say why no exact update does."""
+    if by_score(model, method):
+        return explain_score(model, method)
     if discrete_sites(model):
         summation = enumerated(model)
         return plan_summed(summation, explain_gaussian(summation.summed(), method))
@@ -132,15 +144,36 @@ def explain_gaussian(model: Model, method: Gaussian) -> Plan:
         residuals = derived(model).structure.residuals
         return replace(plan, method=f"Gaussian given {names}", residuals=residuals)
     size = Coordinates.of(model).size
-    rank, engine = method.chosen_rank(size), method.chosen_engine(size)
+    wide = _wide(model, method, size) if run is None else None
+    afforded = None if wide is None else wide.rank
+    rank, engine = method.chosen_rank(size, afforded), method.chosen_engine(size, afforded)
+    if run is not None:
+        rank, engine = run.rank, run.engine
     shape = f"rank {rank}" if isinstance(rank, int) else str(rank)
     plan = plan_of_gaussian(
         model, f"Gaussian ({shape}, d = {size})", derived(model).structure.residuals
     )
+    named_sites(model, method)
+    notes = () if wide is None else wide.notes
+    plan = replace(plan, notes=(*plan.notes, *plan_note(sites_to_try(model, method)), *notes))
     return plan if engine == "fixed" else _with_engine(plan, engine)
 
 
+def _wide(model: Model, method: Gaussian, size: int) -> Wide | None:
+    """The covariance of many dimensions that a fit would choose."""
+    if not method.by_newton(size):
+        return None
+    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
+        target = target_for(model, precision(method), named_sites(model, method))
+        return wide_for(target, method)
+
+
 def _with_engine(plan: Plan, engine: str) -> Plan:
-    how = {"stochastic": "estimated (stochastic gradients)", "match": "estimated (score matching)"}
+    how = {
+        "stochastic": "estimated (stochastic gradients)",
+        "match": "estimated (score matching)",
+        "laplace": "approximated (Laplace)",
+        "delta": "approximated (delta method)",
+    }
     rows = tuple(replace(row, update=how.get(engine, engine)) for row in plan.rows)
     return replace(plan, rows=rows)

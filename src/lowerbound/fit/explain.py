@@ -13,12 +13,13 @@ from lowerbound.fit.em import parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.estimated import explain_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.hybrid import explain_given_sites
 from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan, check_partition, make_plan
 from lowerbound.fit.rewritten import with_parameters
+from lowerbound.fit.rewritten_batches import explain_batches
 from lowerbound.fit.structured import explain_conditioned
-from lowerbound.fit.svi import explain_svi
 from lowerbound.model import trace_model
 from lowerbound.model.augment import augmented
 from lowerbound.model.parameters import find_parameters
@@ -48,7 +49,7 @@ def _plan(
     if isinstance(method, CAVI | SVI) and method.augment:
         function = augmented(function, method.augment)
     if isinstance(method, SVI):
-        return explain_svi(function, args, kwargs, method)
+        return explain_batches(function, args, kwargs, method)
     try:
         model = trace_model(function, args, kwargs)
     except ParameterSiteError as error:
@@ -56,6 +57,8 @@ def _plan(
             raise  # as `fit` does
         model = parametrised_model(function, find_parameters(function, args, kwargs), args, kwargs)
         return with_parameters(make_plan(model, derived(model)), error.names)
+    if isinstance(method, Gaussian) and method.sites:
+        return explain_given_sites(model, args, kwargs, method)
     if isinstance(method, Gaussian):
         return explain_gaussian(model, method)
     check_partition(method, model)

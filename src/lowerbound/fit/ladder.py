@@ -1,6 +1,7 @@
 """The automatic ladder: the best engine for a model, and why the ones before it do not do.
 
-    exact -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented -> Gaussian
+    exact -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented
+          -> Gaussian of a few sites, the rest exact -> Gaussian -> score functions
 
 A posterior of one factor is exact; scalars that set the scale or the shape of the others go on a
 grid while the rest is one Gaussian (then q is exact to quadrature); coordinate ascent takes what
@@ -15,28 +16,41 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
-from lowerbound.errors import NotConjugateError, ParameterSiteError, Residual
+from lowerbound.errors import (
+    NotConjugateError,
+    ParameterSiteError,
+    Residual,
+    UnsupportedModelError,
+)
 from lowerbound.fit.conditional import conditioned
 from lowerbound.fit.engine import derived
 from lowerbound.fit.gaussian_method import FULL_BELOW, Gaussian
+from lowerbound.fit.hybrid import wide_enough
+from lowerbound.fit.hybrid_program import sites_to_cover
 from lowerbound.fit.method import CAVI, SVI, as_method, has_columns, is_auto
+from lowerbound.fit.scalars import (
+    FEW_GIVEN,
+    NODES,
+    affordable,
+    is_scalar,
+    observed_scales,
+    scalars_to_condition,
+    scale_setters,
+    size_of,
+    work_of,
+)
+from lowerbound.fit.score_fit import check_score
 from lowerbound.joint import Joint
-from lowerbound.joint.derive import domain_of, trace_program
+from lowerbound.joint.derive import domain_of
 from lowerbound.joint.multiaffine import Structure
-from lowerbound.model import Model, Site, trace_model
-from lowerbound.model.augment import augmented, possible
-from lowerbound.model.dependence import dependence
+from lowerbound.model import Model, trace_model
+from lowerbound.model.augment import AugmentationError, augmented, possible
 from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
 
 MOST_SCALARS = 3
-NODES = {1: 65, 2: 225, 3: 900}  # about as many as a grid of that dimension ends up with
 MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
 STEPS = 10  # sweeps that a Gaussian by quadrature takes at a node, where an exact one takes one
-MOST_GIVEN = 150  # numbers of a Gaussian that is fitted at every node
-LOCATIONS = ("loc", "low", "high", "v", "log_factor")  # parameters that set no scale
-SCALAR_DOMAINS = ("real", "positive", "unit", "interval")
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,7 @@ def route(
         climb.conditioned,
         climb.coordinates,
         climb.augmented,
+        climb.partly,
         climb.gaussian,
     )
     for step in steps:
@@ -157,7 +172,7 @@ class _Climb:
         """The method with `chosen` on a grid, if it pays."""
         names, nodes = _names(chosen), NODES[len(chosen)]
         rest = [n for n in self.model.latent if n not in chosen]
-        work = nodes * _work(self.model, rest)
+        work = nodes * work_of(self.model, rest)
         if work > MOST_WORK:
             self.note("conditioned", False, f"a grid over {names} would cost about {work:.0e} "
                       "operations a sweep")  # fmt: skip
@@ -190,10 +205,10 @@ class _Climb:
     ) -> Gaussian | None:
         """A Gaussian given scalars that set the scale of other latent sites."""
         names = _names(chosen)
-        size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in chosen)
-        if not last or _discrete(self.model) or len(chosen) > 2 or size > MOST_GIVEN:
+        if not last or _discrete(self.model) or not affordable(self.model, chosen):
             self.note("conditioned", False, f"given {names}, still {_entry(residual)}")
             return None
+        size = size_of(self.model, chosen)
         self.note("conditioned", True, f"{names} on a grid, because the scale of other sites hangs "
                   f"on it; given a node, a Gaussian of {size} numbers")  # fmt: skip
         return Gaussian(condition=chosen)
@@ -212,70 +227,95 @@ class _Climb:
         """Auxiliary sites that make every update exact, where a Gaussian is out of reach."""
         residuals = self.joint.structure.residuals
         kinds = {site.name: site.distribution for site in self.model.sites}
-        choices = {r.site: possible(kinds[r.site])[:1] for r in residuals}
+        discrete = discrete_sites(self.model)
+        choices = {
+            r.site: () if r.site in discrete else possible(kinds[r.site])[:1] for r in residuals
+        }
         unknown = [site for site, known in choices.items() if not known]
         if unknown:
             self.note("augmented", False, f"none is known for '{unknown[0]}', "
                       f"{kinds[unknown[0]]}")  # fmt: skip
             return None
         named = {site: known[0] for site, known in choices.items()}
-        discrete = discrete_sites(self.model)
         size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in discrete)
         if size <= FULL_BELOW and (not discrete or can_be_summed(self.model)):
-            self.note("augmented", False, f"a Gaussian of {size} numbers loses less than "
-                      f"{', '.join(named.values())} would")  # fmt: skip
+            self.note("augmented", False, f"a Gaussian of {size} numbers is affordable, and loses "
+                      "less")  # fmt: skip
             return None
         program = augmented(self.model.function, named)
-        structure = derived(trace_model(program, self.args, self.kwargs)).structure
+        try:
+            structure = derived(trace_model(program, self.args, self.kwargs)).structure
+        except AugmentationError as error:
+            self.note("augmented", False, str(error).split("   (")[0])
+            return None
         if structure.residuals:
             self.note("augmented", False, f"with {named}, terms would still be left over")
             return None
         self.note("augmented", True, f"{named}: every update is exact")
         return CAVI(augment=named)
 
+    def partly(self) -> Gaussian | None:
+        """A Gaussian of the sites of terms left over, where one of all sites is out of reach."""
+        discrete = discrete_sites(self.model)
+        sizes = {n: math.prod(s.shape) for n, s in self.model.latent.items() if n not in discrete}
+        size, stuck = sum(sizes.values()), bool(discrete) and not can_be_summed(self.model)
+        if size <= FULL_BELOW and not stuck:
+            return None
+        residuals = self.joint.structure.residuals
+        chosen = sites_to_cover(self.model, residuals, self.args, self.kwargs)
+        own = sum(sizes[name] for name in chosen or ())
+        if chosen is None or (not stuck and own > max(FULL_BELOW, 3 * size // 4)):
+            return None
+        if not discrete and wide_enough(self.model):
+            return None
+        why = (
+            f"{_names(discrete)} cannot be summed out" if stuck else f"all would be {size} numbers"
+        )
+        self.note(f"Gaussian over {_names(chosen)}, the rest exact", True, f"{own} numbers on the "
+                  f"unconstrained space, and exact updates of all other sites; {why}")  # fmt: skip
+        return Gaussian(sites=chosen)
+
     def gaussian(self) -> Gaussian | None:
         """A Gaussian on the unconstrained space takes every continuous site."""
         if discrete_sites(self.model):
             return self.summed()
-        size = sum(math.prod(s.shape) for s in self.model.latent.values())
+        noise = observed_scales(self.model)
+        if affordable(self.model, noise, FEW_GIVEN):
+            size, names = size_of(self.model, noise), _names(noise)
+            self.note("Gaussian", True, f"about {size} numbers on the unconstrained space, given "
+                      f"{names}, the scale of the data, on a grid; expectations by quasi-Monte "
+                      "Carlo")  # fmt: skip
+            return Gaussian(condition=tuple(noise))
+        size = size_of(self.model)
         self.note("Gaussian", True, f"all sites together, about {size} numbers on the "
                   "unconstrained space; expectations by quasi-Monte Carlo")  # fmt: skip
         return Gaussian()
 
     def summed(self) -> Gaussian:
-        """The same where discrete sites can be summed out; raises where they cannot."""
-        summation = enumerated(self.model)
+        """The same where discrete sites can be summed out; by score functions elsewhere."""
+        try:
+            summation = enumerated(self.model)
+        except UnsupportedModelError as error:
+            return self.scored(error)
         names, program = _names(summation.names), summation.summed()
         every = scalars_to_condition(program)
         chosen = tuple(n for n in scale_setters(program) if n in every)
-        size = sum(math.prod(s.shape) for n, s in program.latent.items() if n not in chosen)
-        grid = 0 < len(chosen) <= 2 and 0 < size <= MOST_GIVEN
+        grid = affordable(program, chosen)
+        size = size_of(program, chosen if grid else ())
         given = f", {_names(chosen)} on a grid" if grid else ""
         self.note(f"Gaussian, with {names} summed out", True, f"about {size} numbers on the "
                   f"unconstrained space{given}; {names} exactly, given them")  # fmt: skip
         return Gaussian(condition=chosen if grid else ())
 
-
-def scalars_to_condition(model: Model) -> list[str]:
-    """Scalar sites that do not enter like a Gaussian: scales, shapes, length scales."""
-    scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
-    return [n for n in scalars if domain_of(model.latent[n]) != "real"]
-
-
-def scale_setters(model: Model) -> list[str]:
-    """The latent sites that the scale or shape of another latent site depends on."""
-    program = trace_program(model)
-    depends = dependence(program.jaxpr.jaxpr)
-    names = sorted(model.latent)
-    found: set[str] = set()
-    outputs = jax.tree.unflatten(program.outputs, depends)
-    for site, record in outputs.items():
-        if site not in model.latent:
-            continue
-        for parameter, inputs in record.get("parameters", {}).items():
-            if parameter not in LOCATIONS:
-                found |= {names[i] for i in inputs if i < len(names)}
-    return [n for n in model.latent if n in found]
+    def scored(self, error: UnsupportedModelError) -> Gaussian:
+        """A factor for every entry of discrete sites; raises where that cannot be either."""
+        check_score(self.model, error)
+        names = _names(discrete_sites(self.model))
+        why = str(error).splitlines()[0].split("   (")[0].rstrip(".")
+        self.note(f"Gaussian, with {names} summed out", False, why)
+        self.note("score functions", True, f"every entry of {names} by itself, a Gaussian of the "
+                  "rest; expectations by draws")  # fmt: skip
+        return Gaussian(engine="score")
 
 
 def independent(structure: Structure) -> bool:
@@ -286,23 +326,6 @@ def independent(structure: Structure) -> bool:
 def by_quadrature(structure: Structure) -> bool:
     """Whether some expectation of a Gaussian factor is a quadrature."""
     return any(summand.curved for summand in structure.summands)
-
-
-def is_scalar(site: Site) -> bool:
-    """Whether a site is one number with a continuous support that the data do not change."""
-    return (
-        site.shape == ()
-        and site.support is not None
-        and not site.support.is_discrete
-        and domain_of(site) in SCALAR_DOMAINS
-    )
-
-
-def _work(model: Model, rest: Sequence[str]) -> float:
-    """Multiplications in one solution of the Gaussian of the sites `rest`, roughly."""
-    size = sum(math.prod(model.latent[n].shape) for n in rest)
-    data = sum(float(np.size(a)) for a in model.arguments.data.values())
-    return float(size) ** 3 + data * max(size, 1)
 
 
 def _discrete(model: Model) -> list[str]:

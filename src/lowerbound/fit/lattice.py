@@ -14,9 +14,14 @@ import numpy as np
 from numpyro.distributions.transforms import IdentityTransform, Transform
 
 from lowerbound.errors import ArgumentError
-from lowerbound.fit.profile import BATCH, Profile
+from lowerbound.fit.profile import BATCH, SCANNED, Profile
 
 Node = tuple[int, ...]
+
+
+class LostPosteriorError(ArgumentError):
+    """A search over scalars did not find where their posterior begins and ends."""
+
 
 DROP = {1: 15.0, 2: 14.0, 3: 13.0}  # nats below the maximum at which the lattice ends
 ACROSS = {1: 64, 2: 24, 3: 12}  # intervals from one end to the other
@@ -170,7 +175,7 @@ def _first(profile: Profile, scans: Sequence[np.ndarray]) -> np.ndarray:
         [np.interp(s, np.linspace(0, 1, len(g)), g) for s, g in zip(share.T, scans, strict=True)],
         axis=1,
     )
-    values = profile.at(points)
+    values = profile.at(points, SCANNED)
     if not np.isfinite(values).any():
         raise _nowhere(profile)
     best: np.ndarray = points[np.argmax(values)]
@@ -192,7 +197,7 @@ def _bracket(
     All maxima that the scan sees are kept.
     """
     t = scan.copy()
-    f = profile.at(origin + np.outer(t, direction))
+    f = profile.at(origin + np.outer(t, direction), SCANNED)
     if not np.isfinite(f).any():
         raise _nowhere(profile)
     widened = zoomed = 0
@@ -226,7 +231,7 @@ def _bracket(
             if zoomed > 2:
                 raise _improper(profile, direction, below=bool(outside < inside))
             new = np.linspace(t[outside], t[inside], BATCH + 2)[1:-1]
-        f = np.concatenate([f, profile.at(origin + np.outer(new, direction))])
+        f = np.concatenate([f, profile.at(origin + np.outer(new, direction), SCANNED)])
         t, order = np.unique(np.concatenate([t, new]), return_index=True)
         f = f[order]
     return float(t[left - 1]), float(t[right + 1])
@@ -299,19 +304,19 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
     return home[1], home[2]
 
 
-def _nowhere(profile: Profile) -> ArgumentError:
+def _nowhere(profile: Profile) -> LostPosteriorError:
     names = ", ".join(f"'{site}'" for site in profile.sites)
-    return ArgumentError(
+    return LostPosteriorError(
         f"No value of {names} between very small and very large gives a finite ELBO.\n"
         "Expected a posterior that can be evaluated. Check the data against the model, or "
         "rescale them to unit variance."
     )
 
 
-def _improper(profile: Profile, direction: np.ndarray, *, below: bool) -> ArgumentError:
+def _improper(profile: Profile, direction: np.ndarray, *, below: bool) -> LostPosteriorError:
     site = profile.sites[int(np.argmax(abs(direction)))]
     side = "small" if below == (direction[np.argmax(abs(direction))] > 0) else "large"
-    return ArgumentError(
+    return LostPosteriorError(
         f"The posterior of '{site}' is improper, as far as it can be followed: it does not fall "
         f"towards {side} values.\nExpected a proper posterior. Give '{site}' a proper prior."
     )

@@ -24,6 +24,8 @@ Transforms = tuple[Transform, ...]
 BATCH = 32
 NUMBERS_AT_ONCE = 4_000_000  # in the data of the points that are solved together
 QUICK_BELOW = 50_000
+SWEEPS = 60  # more are left to the next visit of a node, which starts from here
+SCANNED = 8  # sweeps in a search for the mass: far from it they would be many, and worth little
 NEAR = 40.0  # nats below the maximum where a solution is still worth starting from
 
 
@@ -41,10 +43,11 @@ class Profile:
         self.axes = np.eye(len(sites))  # the metric in which points are near each other
         self._solve = self._on_host if solver.on_host else self._compiled()
 
-    def at(self, points: np.ndarray) -> np.ndarray:
+    def at(self, points: np.ndarray, sweeps: int = SWEEPS) -> np.ndarray:
         """F at the points (m, k); -inf where the inner problem has no finite value."""
         found = [
-            self._batch(points[begin : begin + BATCH]) for begin in range(0, len(points), BATCH)
+            self._batch(points[begin : begin + BATCH], sweeps)
+            for begin in range(0, len(points), BATCH)
         ]
         return np.concatenate(found)
 
@@ -75,7 +78,7 @@ class Profile:
         found: np.ndarray = worth[nearest]
         return found
 
-    def _batch(self, points: np.ndarray) -> np.ndarray:
+    def _batch(self, points: np.ndarray, sweeps: int) -> np.ndarray:
         count = len(points)
         padded = np.concatenate([points, np.repeat(points[-1:], BATCH - count, axis=0)])
         cold = not np.isfinite(self.values).any()
@@ -89,7 +92,12 @@ class Profile:
             begin = self.solution(self.nearest(padded))
         with jax.default_matmul_precision("highest"):
             solutions, solved = self._solve(
-                self.solver.inputs, self.transforms, padded, begin, np.asarray(cold)
+                self.solver.inputs,
+                self.transforms,
+                padded,
+                begin,
+                np.asarray(cold),
+                np.asarray(sweeps),
             )
         values = np.array(solved)
         self.undefined = np.concatenate([self.undefined, np.isnan(values)])
@@ -106,7 +114,13 @@ class Profile:
         return values[:count]
 
     def _on_host(
-        self, inputs: Any, transforms: Transforms, points: np.ndarray, begin: Parameters, cold: Any
+        self,
+        inputs: Any,
+        transforms: Transforms,
+        points: np.ndarray,
+        begin: Parameters,
+        cold: Any,
+        sweeps: Any,
     ) -> tuple[Parameters, np.ndarray]:
         """The solutions of some points and their values, both repeated to a full batch."""
         assert self.solver.on_host is not None
@@ -142,7 +156,12 @@ class Profile:
         together = int(np.clip(NUMBERS_AT_ONCE // max(self.solver.size, 1), 1, BATCH))
 
         def run(
-            inputs: Any, transforms: Transforms, points: Array, begin: Parameters, cold: Array
+            inputs: Any,
+            transforms: Transforms,
+            points: Array,
+            begin: Parameters,
+            cold: Array,
+            sweeps: Array,
         ) -> tuple[Parameters, Array]:
             assert self.solver.inner is not None
             inner = self.solver.inner(inputs)
@@ -151,7 +170,7 @@ class Profile:
                 u, known = job
                 theta, jacobian = self._theta(transforms, u)
                 begin = jax.lax.cond(cold, lambda: inner.first(theta), lambda: known)
-                solution, value = inner.solve(theta, begin)
+                solution, value = inner.solve(theta, begin, sweeps)
                 return solution, value + jacobian
 
             if together == BATCH:

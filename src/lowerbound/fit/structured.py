@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, LowerboundError
+from lowerbound.fit.blackbox_engines import begin_climbs
+from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.conditional import conditioned
 from lowerbound.fit.conditioning import ConditionedRun, run_conditioned
 from lowerbound.fit.engine import derived
+from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.lattice import LostPosteriorError
 from lowerbound.fit.method import CAVI
 from lowerbound.fit.plan import Plan, make_plan, plan_on_grid
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
+from lowerbound.fit.threads import one_thread
 from lowerbound.fit.versions import versions
 from lowerbound.model import Model, trace_model
+from lowerbound.model.enumerated import discrete_sites
 from lowerbound.update import State
 
 
@@ -44,11 +50,37 @@ def fit_conditioned(
         check_observed_variance(model)
         given = method.init if isinstance(method.init, Mapping) else {}
         start = dict(given) if set(method.condition) <= set(given) else None
-        run = run_conditioned(
-            model, args, kwargs, method.condition, seed=seed, progress=progress, start=start
-        )
+
+        def run_from(start: Mapping[str, Any] | None) -> ConditionedRun:
+            return run_conditioned(
+                model, args, kwargs, method.condition, seed=seed, progress=progress, start=start
+            )
+
+        try:
+            run = run_from(start)
+        except LostPosteriorError:
+            # Scans along one scalar at a time miss a ridge across them; gradients do not.
+            mode = None if start else _mode(model, method.condition, seed)
+            if mode is None:
+                raise
+            run = run_from(mode)
         plan = explain_conditioned(model, args, kwargs, method)
     return grid_fit(model, args, kwargs, run, plan, repr(method), seed)
+
+
+def _mode(model: Model, sites: Sequence[str], seed: int) -> dict[str, Any] | None:
+    """The values of some sites near a mode of all of them, by gradients; None if none is found."""
+    if discrete_sites(model):
+        return None
+    try:
+        with np.errstate(all="ignore"), one_thread():
+            target = target_for(model)
+            climbs = begin_climbs(target, Gaussian(), seed, False, again=False)
+            loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+            values = target.coordinates.constrain(jax.numpy.asarray(loc), target.data)
+    except LowerboundError:
+        return None
+    return {site: np.asarray(values[site]) for site in sites}
 
 
 def grid_fit(
