@@ -42,7 +42,8 @@ class Conditioned:
 
     Parameters: "origin" (k,), "axes" (k, k), "first" (k,), "spacing" (k,) place the nodes at
     origin + axes (first + spacing i); "log_weights" (n_1, ..., n_k) sum to one after exp; "inner"
-    holds the parameters of `inner` at every node, stacked in front in the same order.
+    holds parameters of `inner`, stacked in front; "solved" says which of them each node has, in
+    the same order, and may be left out where every node has its own.
     """
 
     sites: tuple[str, ...]
@@ -75,6 +76,7 @@ class Conditioned:
                 own = jax.tree.map(lambda a: a[node], parameters["inner"])
                 return self.inner.sample(own, key)
 
+            nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
             keys = jax.random.split(second, math.prod(shape))
             leaves = jax.tree.leaves(parameters["inner"])
             numbers = sum(a.size // a.shape[0] for a in leaves) + 1
@@ -99,6 +101,7 @@ class Conditioned:
                 means = self._values(transforms, _nodes(parameters))[site]
                 variances = jnp.zeros_like(means)
             else:
+                weights = _weights(parameters)
                 means, variances = jax.vmap(lambda p: self.inner.moments(p, site))(
                     parameters["inner"]
                 )
@@ -126,12 +129,12 @@ class Conditioned:
                 number = self.sites.index(site)
                 low, step, log_density = _marginal_density(parameters, number)
                 return Interpolated(low, step, log_density, moments, transforms[number])
-            log_weights = parameters["log_weights"].ravel()
+            weights = _weights(parameters)
             each = jax.vmap(lambda p: self.inner.marginal(p, site))(parameters["inner"])
             if isinstance(each, CategoricalProbs | CategoricalLogits):
                 shares = jax.vmap(lambda law: law.probs)(each)
-                return CategoricalProbs(jnp.tensordot(jnp.exp(log_weights), shares, 1))
-            return NodeMixture(each, log_weights, moments)
+                return CategoricalProbs(jnp.tensordot(weights, shares, 1))
+            return NodeMixture(each, jnp.log(weights), moments)
 
         found: Distribution = self._run(("marginal", site), law, parameters)
         return found
@@ -152,6 +155,15 @@ class Conditioned:
         # NumPyro validates with dozens of small compilations, even inside a trace.
         with numpyro.validation_enabled(False):
             return self.compiled[key](self.transforms, *args)
+
+
+def _weights(parameters: Mapping[str, Any]) -> Array:
+    """The probability of every set of parameters of the inner density: that of its nodes."""
+    weights = jnp.exp(parameters["log_weights"].ravel())
+    if "solved" not in parameters:
+        return weights
+    count = len(jax.tree.leaves(parameters["inner"])[0])
+    return jnp.zeros(count, weights.dtype).at[parameters["solved"]].add(weights)
 
 
 def _nodes(parameters: Mapping[str, Any]) -> Array:

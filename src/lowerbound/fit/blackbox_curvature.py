@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.fit.blackbox_target import Target, numbers_computed
+from lowerbound.fit.blackbox_target import Target, in_precision, numbers_computed
 from lowerbound.joint.compilation import quickly
 
 TOGETHER = 4_000_000  # numbers that directions computed together may take
@@ -70,6 +70,7 @@ def second_derivatives(
     They are 0 in rows of H that are not wanted.
     """
     program, batch = _program(target, groups, directions)
+    single = [matrix.astype(target.dtype) for matrix in directions]
     total = np.zeros(())
     for begin in range(0, len(vectors), batch):
         some = vectors[begin : begin + batch]
@@ -78,7 +79,9 @@ def second_derivatives(
         weights[: len(some)] = 1.0 / len(vectors)
         whole = np.broadcast_to(some[:1], (batch, target.size)).astype(target.dtype)
         whole[: len(some)] = some
-        total = total + np.asarray(program(whole, weights, directions, target.arguments), float)
+        with in_precision(target.dtype):
+            found = program(whole, weights, single, target.arguments)
+        total = total + np.asarray(found, float)
     return total
 
 
@@ -157,7 +160,8 @@ def _by_group(target: Target, entries: Sequence[np.ndarray]) -> Any:
         return coordinates.log_density_at(values, data)
 
     shapes = [np.zeros(len(group), target.dtype) for group in entries]
-    closed = jax.make_jaxpr(density)(*shapes, target.arguments)
+    with in_precision(target.dtype):
+        closed = jax.make_jaxpr(density)(*shapes, target.arguments)
 
     def evaluated(*args: Any) -> Array:
         found: Array = jaxpr_as_fun(closed)(*jax.tree.leaves(args))[0]

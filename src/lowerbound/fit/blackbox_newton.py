@@ -18,11 +18,12 @@ from lowerbound.update.bordered import diagonal
 from lowerbound.update.newton import Aim, Precision, aim
 
 STAGES = (32, 128, 512)  # draws, until fresh ones agree
-DEAR_LIMIT = 30  # iterations for one set of draws, where second derivatives are dear
-MEASURE = 128  # fresh draws that measure the answer, at least
+DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are dear
+MEASURE, DEAR_MEASURE = 128, 64  # fresh draws that measure the answer, at least
 CURVED = 4  # one in so many draws has its second derivatives computed
 FEW, ENOUGH = 32, 32  # directions that cost little, and the draws for them in any case
 WIDTH = 0.1  # of the first draws
+DEAR_STARTS, ROUGHLY = 2, 1.0  # starts, and standard deviations, where few draws are dear
 RACE, FIRST, TURNS = 8, 2, 25  # draws of the starts, steps of all of them, and of the best
 REACH = 3.0  # how far the mean may move at first, in standard deviations, by dimension
 _NOISE = 1.0  # standard errors by which the ELBO may seem to fall
@@ -102,12 +103,13 @@ def solve_newton(
         converged,
         reason,
         restarts,
-        measured=_measured(surface, place, max(size, MEASURE), seed),
+        measured=_measured(surface, place, size, seed),
     )
 
 
 def _measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[float, float, float]:
     """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
+    size = max(size, DEAR_MEASURE if surface.dear else MEASURE)
     draws = many_draws(size, len(place.loc), draw_seed(seed, len(STAGES)))
     fresh = surface.at(place.loc, place.precision, draws)
     # The two draws of a pair are not independent.
@@ -222,14 +224,18 @@ def _race(surface: Surface, method: Gaussian, seed: int) -> list[Walk]:
     draws = many_draws(RACE // 2 if surface.dear else RACE, target.size, draw_seed(seed, 99))
     flat = Precision.of(diagonal(np.full(target.size, WIDTH**-2), sparsity.width, sparsity.border))
     assert flat is not None
+    rows, goal = starts_of(target, method, seed), COARSE
+    if surface.dear:
+        highest = np.argsort(-target(rows)[0], kind="stable")
+        rows, goal = rows[highest[:DEAR_STARTS]], ROUGHLY
     walks = []
-    for row in starts_of(target, method, seed):
+    for row in rows:
         start = Place(row[sparsity.order], flat, np.full(len(draws), -np.inf), None)
-        walks.append(ascend(surface, draws, start, COARSE, FIRST))
+        walks.append(ascend(surface, draws, start, goal, FIRST))
     walks.sort(key=lambda walk: -walk.place.elbo)
     for number, walk in enumerate(walks[: 1 if surface.dear else 2]):
         if walk.reason != "converged":
-            longer = ascend(surface, draws, walk.place, COARSE, TURNS)
+            longer = ascend(surface, draws, walk.place, goal, TURNS)
             walks[number] = replace(longer, steps=walk.steps + longer.steps)
     return walks
 

@@ -143,7 +143,10 @@ def _unconstrained(
 
 
 def _parameters(profile: Profile, lattice: Lattice) -> dict[str, Any]:
-    """The parameters of the density: the box around the lattice, gaps continued from the nodes."""
+    """The parameters of the density: the box around the lattice, gaps continued from the nodes.
+
+    The box around a curved lattice may have twenty times its nodes: solutions are kept once.
+    """
     nodes = np.asarray(list(lattice.known))
     numbers = np.asarray(list(lattice.known.values()))
     first, last = nodes.min(axis=0), nodes.max(axis=0)
@@ -166,14 +169,22 @@ def _parameters(profile: Profile, lattice: Lattice) -> dict[str, Any]:
         flat[gaps] = profile.nearest(lattice.points(index))
     log_weights = values - top
     log_weights -= np.log(np.exp(log_weights).sum())
+    used, which = np.unique(flat, return_inverse=True)
     return {
         "origin": lattice.origin,
         "axes": lattice.axes,
         "first": lattice.spacing * first,
         "spacing": lattice.spacing,
         "log_weights": log_weights,
-        "inner": profile.solution(flat),
+        "solved": which.ravel(),
+        "inner": profile.solution(np.pad(used, (0, _rounded(len(used)) - len(used)), "edge")),
     }
+
+
+def _rounded(count: int) -> int:
+    """The count or a little more, one of few sizes, for the same reason as above."""
+    unit = 2 ** max(count.bit_length() - 3, 0)
+    return -(-count // unit) * unit
 
 
 def continued(values: np.ndarray, top: float) -> np.ndarray:

@@ -61,7 +61,11 @@ class Profile:
         used, inverse = np.unique(batch, return_inverse=True)
 
         def gather(*parts: np.ndarray) -> np.ndarray:
-            return np.stack(parts)[inverse, row]
+            found = np.empty((len(numbers), *parts[0].shape[1:]), parts[0].dtype)
+            for number, part in enumerate(parts):  # all of them together may be gigabytes
+                own = inverse == number
+                found[own] = part[row[own]]
+            return found
 
         return jax.tree.map(gather, *(self.solutions[b] for b in used))
 

@@ -17,11 +17,12 @@ from lowerbound.fit.blackbox_target import Target, numbers_computed
 from lowerbound.update.bordered import Bordered
 
 BINS, ROUNDS = 24, 3  # into which the columns of a large group are thrown, and how often
-EXACT_BELOW = 200  # columns of a group that are looked at one by one
+EXACT_BELOW = 500  # columns of a group that are looked at one by one
 PAYS = 0.2  # of the work with a full covariance
 MOST_WORK = 1e10  # operations of one factorisation with a border
 MOST_CURVATURE = 1e10  # numbers computed for the second derivatives at a point
 _NOTHING = 1e5  # roundings of the largest product in a row
+_ROUNDINGS = 1e2  # the same, of single products
 _PEELED = 20
 
 
@@ -169,7 +170,8 @@ class _Look:
 
         count, size = len(self.entries), products.shape[1]
         if not len(self.bins):  # one by one
-            columns, rows = np.nonzero(products)
+            rounding = epsilon * np.abs(products).max(axis=0)
+            columns, rows = np.nonzero(np.abs(products) > _ROUNDINGS * rounding)
             return np.stack([rows, self.entries[columns]])
         half = len(products) // 2
         plain, coded = csr_matrix(self.directions[:half]), csr_matrix(self.directions[half:])

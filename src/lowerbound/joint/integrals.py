@@ -30,6 +30,7 @@ from lowerbound.joint.energy import (
 )
 from lowerbound.joint.expression import KINKED, Tree, contains, spread
 from lowerbound.joint.expression import evaluate as evaluate_tree
+from lowerbound.joint.moments import Moment, gathered
 from lowerbound.joint.projections import Projection
 from lowerbound.joint.terms import Atom, Factor, Label, Term, align, labels_of
 from lowerbound.joint.value import times
@@ -180,15 +181,20 @@ def build(
     kept = set(value.labels)
 
     def compile_all(terms: Sequence[Term]) -> tuple[Summand, ...]:
-        made = []
+        found = []
         for term in terms:
             reads = reads_of(Entry("", term), owner)
             labels = kept | {l for r in reads for i in r.index for l in labels_of(i)}
-            parts = compressed(term, labels)
-            constants = tuple((store.put(array), span) for array, span in parts)
-            stored = tuple(stored_read(read, store) for read in reads)
-            made.append(Summand("", term.coefficient, constants, stored))
-        return tuple(made)
+            found.append(Moment(term.coefficient, compressed(term, labels), reads))
+        return tuple(
+            Summand(
+                "",
+                moment.coefficient,
+                tuple((store.put(array), span) for array, span in moment.constants),
+                tuple(stored_read(read, store) for read in moment.reads),
+            )
+            for moment in gathered(found, value.labels, blocks)
+        )
 
     compiled = []
     for atom in atoms:
