@@ -1,11 +1,13 @@
 """Settings of the whole suite: one CPU device, repeatable hypothesis runs."""
 
 import os
+from typing import Any
 
 # Before JAX is imported. An explicit choice, such as JAX_PLATFORMS=cuda, is kept.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Compilation makes the first example slow, so there is no deadline. The default profile draws the
@@ -24,3 +26,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share compiled programs run in one process: one model's laws, one file's tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByProgram(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            model = test.partition("[")[2]
+            return model if file.startswith("tests/laws/") and model else file
+
+    return ByProgram(config, log)
