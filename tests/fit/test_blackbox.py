@@ -228,3 +228,24 @@ def test_float32_runs_the_loops_of_a_program_in_its_own_types():
     y = np.random.default_rng(0).normal(size=30)
     double, single = (fitted(drift, y, precision=p) for p in ("float64", "float32"))
     assert single.elbo == pytest.approx(double.elbo, abs=0.01)
+
+
+def test_equal_programs_whose_data_and_sites_have_other_names():
+    """They share a density, but not what goes by the names."""
+    import lowerbound as lb
+
+    def one(y, error):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(jnp.sinh(mu), error), obs=y)
+
+    def other(y, sigma):
+        level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(jnp.sinh(level), sigma), obs=y)
+
+    y, error = np.array([0.3, -0.2, 1.0]), np.array([1.0, 2.0, 0.5])
+    for method in ("auto", lb.Gaussian()):
+        first = lb.fit(one, y, error, method=method)
+        second = lb.fit(other, y, error, method=method)
+        assert first.mean("mu") == pytest.approx(second.mean("level"), abs=1e-10)

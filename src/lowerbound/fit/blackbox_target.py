@@ -108,7 +108,8 @@ def target_for(
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
         closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
-    key = digest(closed) + str(sorted(coordinates.shapes.items())) + str(sorted(noncentred))
+    sites = sorted(coordinates.shapes.items())
+    key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.setdefault(key, {})
     _programs.move_to_end(key)
     while len(_programs) > _CACHE_SIZE:

@@ -293,7 +293,7 @@ def point_solver(model: Model) -> Solver:
         return PointInner(model, inputs).solve(theta, (), jnp.ones(()))[1]
 
     theta = {name: jnp.zeros(()) for name in model.latent}
-    key = digest(jax.make_jaxpr(density)(theta, inputs))
+    key = digest(jax.make_jaxpr(density)(theta, inputs), *theta, *sorted(inputs))
     compiled = _points.setdefault(key, {})
     _points.move_to_end(key)
     while len(_points) > _CACHE_SIZE:

@@ -139,7 +139,7 @@ def _traced(
 def _shared(program: ScoreProgram) -> dict[object, Any]:
     """What equal programs have compiled."""
     rows = [(s.name, s.rows, s.shape, program.blankets[s.name]) for s in program.discrete]
-    key = digest(program.closed) + str(rows)
+    key = digest(program.closed, *program.coordinates.shapes, *sorted(program.data)) + str(rows)
     compiled = _programs.setdefault(key, {})
     _programs.move_to_end(key)
     while len(_programs) > _CACHE_SIZE:

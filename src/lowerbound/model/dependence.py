@@ -63,9 +63,12 @@ _KEPT = 64
 _compiled: dict[str, Any] = {}
 
 
-def digest(closed: ClosedJaxpr) -> str:
-    """A digest that equal programs share: equations, literals (exactly) and constants."""
-    total = hashlib.sha256(str(closed.jaxpr).encode())
+def digest(closed: ClosedJaxpr, *names: str) -> str:
+    """A digest that equal programs share: equations, literals (exactly), constants, and `names`.
+
+    A jaxpr has no names of sites and data; what is compiled for one program may go by them.
+    """
+    total = hashlib.sha256(str((closed.jaxpr, names)).encode())
     for array in (*closed.consts, *_literals(closed.jaxpr)):
         known = np.asarray(array)
         total.update(f"{known.shape}{known.dtype}".encode() + known.tobytes())
