@@ -256,3 +256,25 @@ def test_draws_of_a_hierarchy_keep_the_dependence_on_its_scale():
             spread = np.asarray(drawn["theta"]).std(axis=1)
             # Given tau, the spread of eight effects is tau times a chi: strongly tied to it.
             assert stats.spearmanr(drawn["tau"], spread).statistic > 0.9
+
+
+def test_nodes_may_share_the_parameters_of_what_is_left():
+    """Kept once or kept for every node, in whatever order: moments and draws are the same."""
+    with jax.enable_x64(True):
+        _, parameters, _, _ = example(2)
+        loc, scale = (parameters["inner"][name] for name in ("loc", "scale"))
+        which = np.minimum(np.arange(len(loc)), 200)  # the nodes from there on share one
+        order = np.random.default_rng(0).permutation(201)
+        shared = {"loc": loc[order], "scale": scale[order]}
+        shared = {name: np.append(a, a[:3]) for name, a in shared.items()}  # some that none has
+        once = {**parameters, "solved": np.argsort(order)[which], "inner": shared}
+        each = {**parameters, "inner": {"loc": loc[which], "scale": scale[which]}}
+        one, other = family(2), family(2)
+        np.testing.assert_allclose(one.moments(once, "z"), other.moments(each, "z"), rtol=1e-12)
+        key = jax.random.key(1)
+        for site, drawn in one.sample(once, key, (50,)).items():
+            np.testing.assert_array_equal(drawn, other.sample(each, key, (50,))[site])
+        at = np.linspace(-3.0, 3.0, 7)
+        laws = one.marginal(once, "z"), other.marginal(each, "z")
+        for value in at:
+            np.testing.assert_allclose(*(law.log_prob(value) for law in laws), rtol=1e-9)

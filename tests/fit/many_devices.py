@@ -86,7 +86,7 @@ def check_no_device_holds_all_rows() -> None:
         states = engine.compile(
             lambda arrays, chance: start(engine, arrays, chance, "random", {}, None), arrays, chance
         )(arrays, chance)
-        jitted, shapes = spread.jit(engine.sweep, (arrays, states), object, None)
+        jitted, shapes = spread.jit(engine.sweep, (arrays, states), object)
         text = jitted.lower(*shapes).compile().as_text()
     assert f"[{rows // 4}" in text
     assert f"[{rows}" not in text

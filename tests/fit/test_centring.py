@@ -207,7 +207,7 @@ def test_which_sites_have_a_location_and_a_scale():
 def test_explain_says_what_will_be_tried(capsys):
     plan = lb.explain(schools, EFFECT, ERROR, method=lb.Gaussian())
     assert plan.notes == (
-        "Coordinates u with z = loc + scale * u, and some between u and z, are tried for 'theta'; "
+        "Coordinates u with z = loc + scale * u, or between u and z, may be tried for 'theta'; "
         "those of the largest ELBO are kept.",
     )
     assert lb.explain(schools, EFFECT, ERROR, method=lb.Gaussian(noncentred=())).notes == ()

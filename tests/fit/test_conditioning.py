@@ -1,6 +1,7 @@
 """Structured VI by conditioning: exact to quadrature where the rest is exact given the scalars."""
 
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,10 @@ from scipy import integrate, special, stats
 
 import lowerbound as lb
 from lowerbound.data import eight_schools
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.fit.conditional import transforms_of
-from lowerbound.fit.conditioning import ConditionedRun, continued, run_conditioned
-from lowerbound.fit.lattice import filled, lattice_for
+from lowerbound.fit.conditioning import ACCEPTED, ConditionedRun, continued, run_conditioned
+from lowerbound.fit.lattice import UNEVEN, filled, lattice_for
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
 
@@ -372,10 +373,29 @@ def test_other_data_of_the_same_shapes_compile_nothing():
 
 def test_a_budget_ends_the_grid_and_says_so():
     sigma, y = schools()
-    fit = run(centred, sigma, y, condition=("tau", "mu"), budget=40)
+    with pytest.warns(ConvergenceWarning) as warned:
+        fit = run(centred, sigma, y, condition=("tau", "mu"), budget=40)
     assert (fit.nodes, fit.converged) == (40, False)
     assert fit.stop_reason == "stopped: reached the budget of 40 nodes"
+    assert str(warned[0].message) == (
+        "The fit stopped before it converged: reached the budget of 40 nodes.\n"
+        "Means and sds of all sites rest on a grid that is too coarse for the posterior of tau, "
+        "mu. Condition on fewer of them, or give them tighter priors."
+    )
+
+
+def test_a_grid_that_cannot_be_finer_is_accepted_where_its_error_is_small(monkeypatch):
+    """The error of the sum is about the square of what even and odd nodes differ by."""
+    sigma, y = schools()
+    whole = run(centred, sigma, y, condition=("tau", "mu"))
     fit = run(centred, sigma, y, condition=("tau", "mu"), budget=600)
+    assert fit.converged
+    differ = float(fit.stop_reason.split(" agree to ")[1].split()[0])
+    assert UNEVEN[2] < differ < ACCEPTED
+    assert abs(fit.elbo - whole.elbo) < differ**2
+    monkeypatch.setattr(sys.modules["lowerbound.fit.conditioning"], "ACCEPTED", UNEVEN[2])
+    with pytest.warns(ConvergenceWarning, match="half their spacing exceeds the budget"):
+        fit = run(centred, sigma, y, condition=("tau", "mu"), budget=600)
     assert not fit.converged
     assert re.fullmatch(
         r"stopped: even and odd nodes of \d+ differ by \S+ nats, and half their spacing exceeds "

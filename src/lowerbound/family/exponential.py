@@ -97,6 +97,11 @@ class ExponentialFamily(abc.ABC):
         """
         return self.log_normalizer(natural) - self.inner(natural, mean)
 
+    def mean_and_entropy(self, natural: Mapping[str, Array]) -> tuple[Mean, Array]:
+        """Both, for families that get them from one computation."""
+        mean = self.mean(natural)
+        return mean, self.entropy(natural, mean)
+
     def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
         """KL(q || p) = <natural_q - natural_p, mean_q> - A(natural_q) + A(natural_p) (eq:kl)."""
         difference = {key: natural_q[key] - natural_p[key] for key in self.statistic_names}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -94,6 +95,11 @@ class Free(ExponentialFamily):
         """The interval and its map from the line."""
         return Support(self.lower, self.upper)
 
+    def copies(self, count: int) -> Free:
+        """So many factors like this one, along a new first axis of every array."""
+        moved = tuple(tuple((0, *(axis + 1 for axis in each)) for each in s) for s in self.axes)
+        return replace(self, batch_shape=(count, *self.batch_shape), axes=moved)
+
     # ----------------------------------------------------------------------------------------------
     # The density at points
 
@@ -166,7 +172,11 @@ class Free(ExponentialFamily):
     def place(self, natural: Mapping[str, Array]) -> line.Placed:
         """Where the mass of each element lies; nothing is differentiated here."""
         fixed = {key: lax.stop_gradient(array) for key, array in natural.items()}
-        dtype = self._dtype(natural)
+        found: line.Placed = _placed(self, fixed)
+        return found
+
+    def _place(self, fixed: Mapping[str, Array]) -> line.Placed:
+        dtype = self._dtype(fixed)
         small = _NOISE * float(np.finfo(dtype).eps)
 
         def profiles(u: Array) -> Array:
@@ -221,7 +231,14 @@ class Free(ExponentialFamily):
 
     def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
         """-E log q(z), from the log density at each node rather than from two large numbers."""
-        q = self._quadrature(natural)
+        return self._spread(self._quadrature(natural))
+
+    def mean_and_entropy(self, natural: Mapping[str, Array]) -> tuple[Mean, Array]:
+        """Both from one quadrature."""
+        quadrature = self._quadrature(natural)
+        return self.expected(quadrature), self._spread(quadrature)
+
+    def _spread(self, q: _Quadrature) -> Array:
         log_density = q.at.log_density - q.log_normalizer
         terms = jnp.where(q.probabilities > 0, log_density, 0)
         return -jnp.sum(q.probabilities * terms, axis=0)
@@ -240,9 +257,12 @@ class Free(ExponentialFamily):
     def quantile(self, natural: Mapping[str, Array], p: Array, edges: Array | None = None) -> Array:
         """The value below which z lies with probability p; leading axes of `p` are kept."""
         edges = self.place(natural).edges if edges is None else edges
+        found: Array = _quantile(self, dict(natural), jnp.asarray(p, edges.dtype), edges)
+        return found
+
+    def _quantile(self, natural: Mapping[str, Array], p: Array, edges: Array) -> Array:
         q = self.integrate(natural, edges)
         table = line.cumulative(edges, q.probabilities)
-        p = jnp.asarray(p, edges.dtype)
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(p.shape, self.batch_shape))
 
         def density(u: Array) -> Array:
@@ -319,3 +339,14 @@ class Free(ExponentialFamily):
             )
         assert extras is not None or not shapes
         return {key: jnp.asarray(extras[key]) for key in shapes} if extras is not None else {}
+
+
+# Traced once for every factor of the same form.
+@partial(jax.jit, static_argnums=0)
+def _placed(family: Free, fixed: Mapping[str, Array]) -> line.Placed:
+    return family._place(fixed)
+
+
+@partial(jax.jit, static_argnums=0)
+def _quantile(family: Free, natural: Mapping[str, Array], p: Array, edges: Array) -> Array:
+    return family._quantile(natural, p, edges)

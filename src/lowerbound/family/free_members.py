@@ -99,7 +99,7 @@ def falling(family: Free, extras: Natural) -> Natural:
         torn = (jnp.abs(less) > jnp.abs(more) / 4) & (less * more < 0)
         signs[name] = jnp.where(torn, 0.0, -jnp.sign(more)), jnp.where(torn, 1.0, 0.0)
 
-    def member(side: Array) -> tuple[Natural, Array]:
+    def member(side: Array) -> Natural:
         parts = {}
         for (name, shape), size in zip(
             family.statistic_shapes().items(), family.sizes, strict=True
@@ -108,9 +108,11 @@ def falling(family: Free, extras: Natural) -> Natural:
             pull = (_PULL * sure + side * torn) / max(1, math.prod(size))
             pull = pull.reshape(pull.shape + (1,) * len(size))
             parts[name] = jnp.broadcast_to(pull, shape)
-        return parts, family.in_domain({**parts, **extras})
+        return parts
 
-    found, proper = jax.vmap(member)(jnp.asarray([0.0, 1.0, -1.0], float))
+    found = jax.vmap(member)(jnp.asarray([0.0, 1.0, -1.0], float))
+    constants = {k: jnp.broadcast_to(a, (3, *jnp.shape(a))) for k, a in extras.items()}
+    proper = family.copies(3).in_domain({**found, **constants})
     first = jnp.argmax(proper, axis=0)
 
     def chosen(array: Array) -> Array:

@@ -193,7 +193,7 @@ def starts(
             return start(engine, ascent.arrays(inputs, vector), chance, how, given, seeded)
 
         engine.compiled[key] = engine.compile(begin, *arguments[0])
-        shapes = engine.shapes(begin, *arguments[0])
+        shapes = engine.compiled[key].shapes
         # The loop and the check after it compile at the same time.
         advance(ascent, inputs, first_carry(engine, shapes, vectors[0]))
         if vectors[0].size <= FEW:

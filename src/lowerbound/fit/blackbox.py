@@ -21,10 +21,11 @@ from lowerbound.fit.blackbox_record import GaussianRun, Solution, Watch, draw_se
 from lowerbound.fit.blackbox_stochastic import solve_stochastic
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.centring import choose
+from lowerbound.fit.centring_wide import choose_wide
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.threads import one_thread
-from lowerbound.fit.wide import wide_for
 from lowerbound.model import Model
+from lowerbound.model.coordinates import Coordinates
 from lowerbound.update.gaussian import distance
 
 MEASURE = 1024  # fresh draws that measure the answer, at least
@@ -39,16 +40,17 @@ def run_gaussian(
         engines |= {"laplace": solve_laplace, "delta": solve_delta}
         with Bar(progress, 2 * LIMIT, "Gaussian", "step") as bar:
             watch = Watch(bar)
-            choice = choose(model, method, precision(method), seed, lambda: Watch(bar))
+            wide, walks = None, None
+            if method.by_newton(Coordinates.of(model).size):
+                choice, wide, walks = choose_wide(model, method, precision(method), seed)
+            else:
+                choice = choose(model, method, precision(method), seed, lambda: Watch(bar))
             target, family = choice.target, choice.family
-            target.prepare()
-            newton = method.by_newton(target.size)
-            wide = wide_for(target, method, seed) if newton else None
             afforded = None if wide is None else wide.rank
             rank = method.chosen_rank(target.size, afforded)
             engine = method.chosen_engine(target.size, afforded)
             if wide is not None:
-                solution = solve_newton(target, method, rank, seed, watch, wide.sparsity)
+                solution = solve_newton(target, method, rank, seed, watch, wide.sparsity, walks)
             elif engine == "stochastic":
                 solution = solve_stochastic(target, method, rank, seed, watch)
             else:

@@ -20,14 +20,15 @@ from lowerbound.fit.blackbox_start import (
     flat_entries,
     starting_points,
 )
-from lowerbound.fit.blackbox_target import Target
+from lowerbound.fit.blackbox_target import Target, numbers_computed
 from lowerbound.fit.blackbox_together import Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.update.gaussian import RUNNING, STALLED, Ascent, advance, begin, distance
 from lowerbound.update.matching import matched
 
-LIMIT = 200  # iterations for one set of draws
+LIMIT, LEAST_LIMIT = 200, 40  # iterations for one set of draws, and where they are dear
+MOST_COMPUTED = 1e10  # numbers in all of these iterations, before the least of them
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
 COARSE = 0.01  # the tolerance of the first draws
 SHARE = 0.1  # of what new draws move the answer by: what is left of that when they have done so
@@ -64,11 +65,13 @@ def solve_fixed(
         coarse = COARSE if stage == 0 and len(sizes) > 1 else 0.0
         aim = max(method.tolerance, coarse)
         share = SHARE if stage else 0.0
-        state, first, aim = ascend(target, draws, state, aim, diagonal, watch, share)
+        limit = _limit(target, size)
+        state, first, aim = ascend(target, draws, state, aim, diagonal, watch, share, limit)
         _check_proper(target, state)
-        if stage and first <= AGREED:
+        # More draws do not help an ascent that creeps: it would be as far from their optimum.
+        if stage and (first <= AGREED or state.status == RUNNING):
             break
-    converged, reason = _reason(state, aim)
+    converged, reason = _reason(state, aim, limit)
     restarts = tuple(restart(one) for one in climbs)
     return Solution(_parameters(state, diagonal), size, converged, reason, restarts)
 
@@ -159,13 +162,14 @@ def ascend(
     diagonal: bool,
     watch: Watch,
     share: float = 0.0,
+    limit: int = LIMIT,
 ) -> tuple[Ascent, float, float]:
     """The ascent over some draws, how far its start was from stationary for them, and its aim.
 
     The aim is the tolerance, or `share` of that first distance where it is more.
     """
     state, first, aim = begin(state.loc, state.root), np.inf, tolerance
-    for iteration in range(LIMIT):
+    for iteration in range(limit):
         found = evaluate(target, draws, state.trial_loc, state.trial_root)
         if iteration == 0 and np.isfinite(found.elbo):
             first = float(distance(found, diagonal))
@@ -204,9 +208,15 @@ def _check_proper(target: Target, state: Ascent) -> None:
         raise ImproperPosteriorError(entries)
 
 
-def _reason(state: Ascent, tolerance: float) -> tuple[bool, str]:
+def _limit(target: Target, size: int) -> int:
+    """The iterations that an ascent over some draws may take, fewer where each is dear."""
+    computed = size * numbers_computed(target.closed.jaxpr)
+    return int(np.clip(MOST_COMPUTED / computed, LEAST_LIMIT, LIMIT))
+
+
+def _reason(state: Ascent, tolerance: float, limit: int) -> tuple[bool, str]:
     if state.status == RUNNING:
-        return False, f"{LIMIT} iterations"
+        return False, f"{limit} iterations"
     if state.status == STALLED:
         return False, "no step raises the ELBO"
     if float(state.error) <= tolerance:

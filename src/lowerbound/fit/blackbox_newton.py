@@ -13,7 +13,7 @@ from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, dra
 from lowerbound.fit.blackbox_start import ImproperPosteriorError
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.gaussian_method import Gaussian
-from lowerbound.fit.sparsity import Sparsity
+from lowerbound.fit.sparsity import Sparsity, curvature_work, work
 from lowerbound.update.bordered import diagonal
 from lowerbound.update.newton import Aim, Precision, aim
 
@@ -22,6 +22,7 @@ DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are 
 MEASURE, DEAR_MEASURE = 128, 64  # fresh draws that measure the answer, at least
 CURVED = 4  # one in so many draws has its second derivatives computed
 FEW, ENOUGH = 32, 32  # directions that cost little, and the draws for them in any case
+DEAR = 2e7  # operations of one step that are felt
 WIDTH = 0.1  # of the first draws
 DEAR_STARTS, ROUGHLY = 2, 1.0  # starts, and standard deviations, where few draws are dear
 RACE, FIRST, TURNS = 8, 2, 25  # draws of the starts, steps of all of them, and of the best
@@ -71,10 +72,14 @@ def solve_newton(
     seed: int,
     watch: Watch,
     sparsity: Sparsity,
+    walks: list[Walk] | None = None,
 ) -> Solution:
-    """Newton's steps over few draws from the best start, then over more until fresh ones agree."""
+    """Newton's steps over few draws from the best start, then over more until fresh ones agree.
+
+    `walks` are those over few draws, where they have been made.
+    """
     surface = Surface(target, sparsity)
-    walks = _race(surface, method, seed)
+    walks = walks or race(surface, method, seed)
     best = max(walks, key=lambda walk: walk.place.elbo)
     watch.note(best.place.elbo)
     place, walk = best.place, best
@@ -103,11 +108,11 @@ def solve_newton(
         converged,
         reason,
         restarts,
-        measured=_measured(surface, place, size, seed),
+        measured=measured(surface, place, size, seed),
     )
 
 
-def _measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[float, float, float]:
+def measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[float, float, float]:
     """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
     size = max(size, DEAR_MEASURE if surface.dear else MEASURE)
     draws = many_draws(size, len(place.loc), draw_seed(seed, len(STAGES)))
@@ -126,8 +131,11 @@ class Surface:
 
     @property
     def dear(self) -> bool:
-        """Whether second derivatives cost much more than gradients."""
-        return sum(map(len, self.sparsity.directions)) > FEW
+        """Whether second derivatives cost much, and much more than gradients."""
+        sparsity = self.sparsity
+        spent = work(sparsity.border, sparsity.local, sparsity.width)
+        spent += curvature_work(sparsity, self.target)
+        return sum(map(len, sparsity.directions)) > FEW and spent > DEAR
 
     def at(self, loc: np.ndarray, precision: Precision, draws: np.ndarray) -> Place:
         """The averages of a Gaussian over some draws; nothing is ahead where log p is infinite."""
@@ -218,7 +226,7 @@ def _accepted(before: Place, after: Place) -> bool:
     return bool(change.mean() >= -_NOISE * change.std() / len(change) ** 0.5 - slack)
 
 
-def _race(surface: Surface, method: Gaussian, seed: int) -> list[Walk]:
+def race(surface: Surface, method: Gaussian, seed: int) -> list[Walk]:
     """A few steps from every start, then the best one or two until they come to rest."""
     target, sparsity = surface.target, surface.sparsity
     draws = many_draws(RACE // 2 if surface.dear else RACE, target.size, draw_seed(seed, 99))

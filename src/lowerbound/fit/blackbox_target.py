@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, jaxprs_in_params
 
+from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
 from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
@@ -88,7 +89,8 @@ class Target:
 def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
     """Log p and its gradient as a function of one vector u."""
     leaves = jax.tree.leaves(data)
-    return jax.value_and_grad(lambda vector: jaxpr_as_fun(closed)(vector, *leaves)[0])
+    both = jax.value_and_grad(lambda vector: jaxpr_as_fun(closed)(vector, *leaves)[0])
+    return bounded(both, closed.in_avals[0]) if has_open_loops(closed) else both
 
 
 def target_for(

@@ -117,8 +117,7 @@ def starts(
 
         engine.compiled[key] = engine.compile(every, arrays, chance, dict(given))
         # The loop compiles at the same time, from the shapes of the states alone.
-        shapes = engine.shapes(every, arrays, chance, dict(given))
-        advance(engine, arrays, shapes, method.restarts)
+        advance(engine, arrays, engine.compiled[key].shapes, method.restarts)
     states: State = engine.compiled[key](arrays, chance, dict(given))
     return states
 

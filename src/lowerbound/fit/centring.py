@@ -87,36 +87,44 @@ def choose(
     """The coordinates that the method names, or those of the largest ELBO."""
     names = sites_to_try(model, method)
     if not names:
-        named = () if method.noncentred == "auto" else named_sites(model, method)
-        target = target_for(model, dtype, named)
-        return Choice(
-            target, UnconstrainedGaussian(target.coordinates, target.data, target.compiled)
-        )
+        return as_named(model, method, dtype)
     target = target_for(model, dtype, names, {centring_name(n): np.zeros(()) for n in names})
     target.prepare()
     search = _Search(target, method, seed, watch)
     best = search.run(names, [n for n in names if not _matrix(model.latent[n])])
+    return settled(model, target, search.trials, best)
+
+
+def as_named(model: Model, method: Gaussian, dtype: np.dtype[Any]) -> Choice:
+    """The coordinates that the method names, the sites' own where it names none."""
+    target = target_for(model, dtype, named_sites(model, method))
+    return Choice(target, UnconstrainedGaussian(target.coordinates, target.data, target.compiled))
+
+
+def settled(model: Model, target: Target, trials: Sequence[Trial], best: Trial) -> Choice:
+    """The choice of the best trial."""
     kept = {n: best.centring[n] for n in best.noncentred}
     numbers = {centring_name(n): np.asarray(c) for n, c in kept.items()}
     compiled = target.compiled.setdefault(("centring", best.noncentred), {})
     coordinates = Coordinates.of(model, best.noncentred)
     family = UnconstrainedGaussian(coordinates, {**model.arguments.data, **numbers}, compiled)
-    notes = (_outcome(search.trials, best),)
-    own = _with(target, best.centring)
-    return Choice(own, family, best.climbs, tuple(search.trials), notes)
+    notes = (outcome(trials, best),)
+    own = with_centring(target, best.centring)
+    return Choice(own, family, best.climbs, tuple(trials), notes)
 
 
 def sites_to_try(model: Model, method: Gaussian) -> tuple[str, ...]:
     """The sites whose coordinates a fit will choose, none where the method says."""
     size = Coordinates.of(model).size
-    if method.noncentred != "auto" or method.condition or size > MOST_TRIED:
+    newton = method.by_newton(size)
+    if method.noncentred != "auto" or method.condition or (size > MOST_TRIED and not newton):
         return ()
-    # Newton's steps have starts of their own; a mode is asked for in the sites' own coordinates.
-    if method.by_newton(size) or method.engine in ("laplace", "delta", "score"):
+    # A mode is asked for in the sites' own coordinates.
+    if method.engine in ("laplace", "delta", "score"):
         return ()
     found = location_scale_sites(model)
     # A full covariance follows every linear dependence: only a latent scale makes a funnel.
-    full = method.chosen_rank(size) == "full"
+    full = newton or method.chosen_rank(size) == "full"
     return tuple(n for n, depends in found.items() if depends["scale"] or depends["loc"] > full)
 
 
@@ -232,14 +240,17 @@ class _Search:
     def _tried(self, centring: dict[str, float], near: Trial | None) -> Trial:
         if near is not None:
             return self._from(near, centring)
-        own = _with(self.target, centring)
+        own = with_centring(self.target, centring)
         climbs = begin_climbs(own, self.method, self.seed, self.diagonal)
         return self._ascended(own, centring, climbs)
 
     def _from(self, near: Trial, centring: dict[str, float]) -> Trial:
         """From the Gaussian of another trial, in the new coordinates to first order."""
         program = self.target.compiled.setdefault("moved", quickly(_mover(self.target)))
-        there, here = _with(self.target, near.centring), _with(self.target, centring)
+        there, here = (
+            with_centring(self.target, near.centring),
+            with_centring(self.target, centring),
+        )
         state = near.best.state
         loc, columns = program(state.loc, np.transpose(state.root), there.data, here.data)
         loc, moved = np.asarray(loc), np.transpose(np.asarray(columns))
@@ -280,7 +291,7 @@ def _matrix(site: Site) -> bool:
     return site.distribution.startswith("Multivariate")
 
 
-def _with(target: Target, centring: Mapping[str, float]) -> Target:
+def with_centring(target: Target, centring: Mapping[str, float]) -> Target:
     """The target with its sites centred as far as that."""
     numbers = {centring_name(name): np.asarray(c) for name, c in centring.items()}
     single = {name: number.astype(target.dtype) for name, number in numbers.items()}
@@ -294,12 +305,12 @@ def plan_note(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"Coordinates u with z = loc + scale * u, and some between u and z, are tried for "
+        f"Coordinates u with z = loc + scale * u, or between u and z, may be tried for "
         f"{_names(names)}; those of the largest ELBO are kept.",
     )
 
 
-def _outcome(trials: Sequence[Trial], best: Trial) -> str:
+def outcome(trials: Sequence[Trial], best: Trial) -> str:
     """Which coordinates were kept, and by how many nats."""
     centred = [trial.elbo for trial in trials if not trial.noncentred]
     if not best.noncentred:

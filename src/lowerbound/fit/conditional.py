@@ -24,6 +24,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
 from lowerbound.fit.begin import assignments
+from lowerbound.fit.bounded_loops import bounded
 from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.start import Chance, chances, from_prior, narrowed, start
 from lowerbound.joint import inputs_of
@@ -276,7 +277,11 @@ class PointInner:
         self, theta: Mapping[str, Array], parameters: Parameters, sweeps: Array
     ) -> tuple[Parameters, Array]:
         """The log density of the program."""
-        return (), self.model.log_density(theta, *split_inputs(self.model, self.inputs))
+
+        def density(theta: Mapping[str, Array]) -> Array:
+            return self.model.log_density(theta, *split_inputs(self.model, self.inputs))
+
+        return (), bounded(density, theta)(theta)
 
 
 _points: OrderedDict[str, dict[object, Any]] = OrderedDict()

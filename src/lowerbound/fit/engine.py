@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
 import jax
@@ -24,7 +24,7 @@ from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.spread import Spread
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.compilation import quick_options, quickly
+from lowerbound.joint.compilation import equations, quick_options, quickly
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
@@ -35,10 +35,26 @@ Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
 _CACHE_SIZE = 32
 QUICK_BELOW = 50_000  # numbers in the compressed data and in the state
+QUICK_PER_EQUATION = 100  # or for every operation of the function that is compiled
 CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
 CERTIFIED_ROWS = 500
 _engines: OrderedDict[str, Engine] = OrderedDict()
 _joints: OrderedDict[str, Joint] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A function that is compiled in the background, and the shapes of what it returns."""
+
+    executable: Future[Any]
+    shapes: Any
+    spread: Spread | None
+    within: type
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's value; waits for the compilation."""
+        placed = args if self.spread is None else self.spread.put(args, self.within)
+        return self.executable.result()(*placed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,31 +98,26 @@ class Engine:
         prepared: Arrays = self.compiled[key](placed)
         return prepared
 
-    def compile(self, function: Any, *shapes: Any, within: type = object) -> Any:
+    def compile(self, function: Any, *shapes: Any, within: type = object) -> Compiled:
         """Compile `function` of such arguments in the background, for use as soon as it is ready.
 
-        The effort is in proportion to the work: functions of small data compile quickly. On many
-        devices, the arrays in nodes of the type `within` are spread.
+        The effort is in proportion to the work: functions of small data compile quickly, and so
+        do long functions of larger data. On many devices, the arrays in nodes of the type `within`
+        are spread.
         """
-        small = sum(np.size(a) for a in jax.tree.leaves(shapes)) <= QUICK_BELOW
+        numbers = sum(np.size(a) for a in jax.tree.leaves(shapes))
         spread = self.spread
         if spread is None:
-            jitted = quickly(function) if small else jax.jit(function)
+            jitted = jax.jit(function)
         else:
-            options = quick_options() if small else None
-            jitted, shapes = spread.jit(function, shapes, within, options)
+            jitted, shapes = spread.jit(function, shapes, within)
         with jax.default_matmul_precision("highest"):  # accelerators round products by default
-            lowered = jitted.lower(*shapes)
-        future = in_background(lowered.compile)
-        if spread is None:
-            return lambda *args: future.result()(*args)
-        return lambda *args: future.result()(*spread.put(args, within))
-
-    def shapes(self, function: Any, *args: Any) -> Any:
-        """The shapes of what `function`, compiled by the engine, returns."""
-        if self.spread is None:
-            return jax.eval_shape(function, *args)
-        return self.spread.shapes(function, args, object)
+            traced = jitted.trace(*shapes)
+            lowered = traced.lower()
+        quick = numbers <= max(QUICK_BELOW, QUICK_PER_EQUATION * equations(traced.jaxpr.jaxpr))
+        options = quick_options() if quick else None
+        future = in_background(partial(lowered.compile, compiler_options=options))
+        return Compiled(future, lowered.out_info, spread, within)
 
     @property
     def several_processes(self) -> bool:

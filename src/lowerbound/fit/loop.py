@@ -17,6 +17,8 @@ from jax import Array
 
 from lowerbound.bound import elbo
 from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, DecreasingBoundWarning
+from lowerbound.family.exponential import ExponentialFamily
+from lowerbound.family.free import Free
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.engine import Arrays, Engine
@@ -33,6 +35,7 @@ from lowerbound.fit.progress import (
     host,
     next_check,
 )
+from lowerbound.fit.threads import one_thread
 from lowerbound.update import State
 
 
@@ -107,15 +110,31 @@ def advance(
 
         blank = jnp.full((CHUNK, restarts), jnp.nan)
         _, carry, history = jax.lax.while_loop(more, body, (jnp.zeros((), int), carry, blank))
-        families = zip(engine.family.families, carry.state.naturals, strict=True)
-        proper = [jax.vmap(f.in_domain)(n).reshape(restarts, -1).all(1) for f, n in families]
-        return carry, history, jnp.stack(proper, axis=1)
+        return carry, history, _proper(engine, carry.state, restarts)
 
     compiled: Callable[..., tuple[Carry, Array, Array]] = engine.compile(
         run, arrays, first_carry(states, restarts), np.asarray(1), np.zeros(()), within=State
     )
     engine.compiled[key] = compiled
     return compiled
+
+
+def _proper(engine: Engine, state: State, restarts: int) -> Array:
+    """Whether all factors of a block are proper densities, by restart and block."""
+    alike: dict[ExponentialFamily, list[int]] = {}
+    for number, family in enumerate(engine.family.families):
+        alike.setdefault(family, []).append(number)
+    found: dict[int, Array] = {}
+    for family, numbers in alike.items():  # equal families at once: they compile once
+        naturals = [state.naturals[number] for number in numbers]
+        joined = jax.tree.map(lambda *each: jnp.concatenate(each), *naturals)
+        if isinstance(family, Free):  # a batch compiles sooner than a map
+            inside = family.copies(len(numbers) * restarts).in_domain(joined)
+        else:
+            inside = jax.vmap(family.in_domain)(joined)
+        flat = inside.reshape(len(numbers), restarts, -1).all(2)
+        found |= dict(zip(numbers, flat, strict=True))
+    return jnp.stack([found[number] for number in range(len(found))], axis=1)
 
 
 def _choose(going: Array, new: Array, kept: Array) -> Array:
@@ -142,7 +161,7 @@ def run(
         progress = Progress.restored(resumed, like=progress)
     clock = time.perf_counter() - (progress.seconds[-1] if progress.done else 0.0)
     pace = 8
-    with Bar(show, method.max_sweeps, "CAVI", "sweep") as bar:
+    with one_thread(), Bar(show, method.max_sweeps, "CAVI", "sweep") as bar:
         bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
         while not progress.over(method.max_sweeps):
             due = progress.check if score else method.max_sweeps

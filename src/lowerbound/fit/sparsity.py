@@ -22,7 +22,6 @@ PAYS = 0.2  # of the work with a full covariance
 MOST_WORK = 1e10  # operations of one factorisation with a border
 MOST_CURVATURE = 1e10  # numbers computed for the second derivatives at a point
 _NOTHING = 1e5  # roundings of the largest product in a row
-_ROUNDINGS = 1e2  # the same, of single products
 _PEELED = 20
 
 
@@ -109,8 +108,13 @@ def pays(sparsity: Sparsity, target: Target) -> bool:
 
 def affordable(sparsity: Sparsity, target: Target) -> bool:
     """Whether second derivatives in all directions cost little enough."""
+    return curvature_work(sparsity, target) <= MOST_CURVATURE
+
+
+def curvature_work(sparsity: Sparsity, target: Target) -> float:
+    """Numbers computed for the second derivatives at one point, roughly."""
     directions = sum(map(len, sparsity.directions))
-    return numbers_computed(target.closed.jaxpr) * float(directions) <= MOST_CURVATURE
+    return numbers_computed(target.closed.jaxpr) * float(directions)
 
 
 def dense(target: Target) -> Sparsity:
@@ -170,8 +174,7 @@ class _Look:
 
         count, size = len(self.entries), products.shape[1]
         if not len(self.bins):  # one by one
-            rounding = epsilon * np.abs(products).max(axis=0)
-            columns, rows = np.nonzero(np.abs(products) > _ROUNDINGS * rounding)
+            columns, rows = np.nonzero(products)
             return np.stack([rows, self.entries[columns]])
         half = len(products) // 2
         plain, coded = csr_matrix(self.directions[:half]), csr_matrix(self.directions[half:])

@@ -79,16 +79,11 @@ class Spread:
 
         return self._mapped(place, tree, within)
 
-    def shapes(self, function: Callable[..., Any], args: tuple[Any, ...], within: type) -> Any:
-        """The shapes of the function's results."""
-        return jax.eval_shape(self._placed(function, within), *self._abstract(args, within))
-
     def jit(
         self,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         within: type,
-        options: dict[str, Any] | None,
     ) -> tuple[Any, tuple[Any, ...]]:
         """The function of placed arrays, jitted, and the shapes of its arguments."""
         shapes = self._abstract(args, within)
@@ -98,7 +93,6 @@ class Spread:
             placed,
             in_shardings=self._shardings(shapes),
             out_shardings=self._shardings(results),
-            compiler_options=options,
         )
         return jitted, shapes
 

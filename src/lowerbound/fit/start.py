@@ -101,8 +101,9 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
     """Every factor at its prior, given the means of the factors before it."""
     extras = engine.extras(arrays)
     families = engine.family.families
+    alike = {family: family.default() for family in families if not family.extra_names}
     naturals = tuple(
-        engine.cast_tree({**family.default(extra), **extra})
+        engine.cast_tree({**(alike.get(family) or family.default(extra)), **extra})
         for family, extra in zip(families, extras, strict=True)
     )
     means: dict[int, Mean] = {}

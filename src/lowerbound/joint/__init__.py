@@ -8,7 +8,7 @@ one block's mean parameters is that block's optimal natural parameter (eq:optima
 from lowerbound.joint.blocks import Block
 from lowerbound.joint.certificate import certificate, check_certificate
 from lowerbound.joint.derive import inputs_of
-from lowerbound.joint.energy import Statistics, Summand, energy, gradient
+from lowerbound.joint.energy import Statistics, Summand, energies_and_gradient, energy, gradient
 from lowerbound.joint.multiaffine import Joint, multi_affine
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Summand",
     "certificate",
     "check_certificate",
+    "energies_and_gradient",
     "energy",
     "gradient",
     "inputs_of",

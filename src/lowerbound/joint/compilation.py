@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -22,16 +22,34 @@ _QUICK: Final = {
 def quick_options() -> dict[str, Any]:
     """The options of quick compilation that this version of XLA knows."""
 
-    def known(name: str) -> bool:
+    def known(*names: str) -> bool:
         try:
-            jax.jit(jnp.negative, compiler_options={name: _QUICK[name]})(1.0)
+            jax.jit(jnp.negative, compiler_options={name: _QUICK[name] for name in names})(1.0)
         except Exception:  # an unknown option raises differently from version to version
             return False
         return True
 
+    if known(*_QUICK):
+        return dict(_QUICK)
     return {name: value for name, value in _QUICK.items() if known(name)}
 
 
 def quickly(function: Callable[..., Any]) -> Any:
     """Jit the function for speed of compilation rather than of execution."""
     return jax.jit(function, compiler_options=quick_options())
+
+
+def equations(jaxpr: Any) -> int:
+    """How many operations a jaxpr holds, inner ones included: what its compilation costs."""
+    inner = (sub for equation in jaxpr.eqns for sub in _inside(equation.params.values()))
+    return len(jaxpr.eqns) + sum(equations(sub) for sub in inner)
+
+
+def _inside(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _inside(value)
+        elif hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif hasattr(value, "eqns"):
+            yield value

@@ -353,13 +353,25 @@ def gradient(
 ) -> dict[str, JaxArray]:
     """The derivative of the energy in one block: its optimal natural parameters (eq:optimal-qj)."""
     mine = [s for s in summands if block in s.blocks]
+    return energies_and_gradient([mine], arrays, statistics, block)[1]
 
-    def partial(own: dict[str, JaxArray]) -> JaxArray:
+
+def energies_and_gradient(
+    parts: Sequence[Sequence[Summand]],
+    arrays: Sequence[JaxArray],
+    statistics: Statistics,
+    block: int,
+) -> tuple[list[JaxArray], dict[str, JaxArray]]:
+    """The energy of each part of the summands, and the derivative of their sum in one block."""
+
+    def partial(own: dict[str, JaxArray]) -> tuple[JaxArray, list[JaxArray]]:
         replaced = (*statistics[:block], own, *statistics[block + 1 :])
-        return energy(mine, arrays, replaced, Turned(block))
+        turned = Turned(block)
+        values = [energy(part, arrays, replaced, turned) for part in parts]
+        return sum(values, start=jnp.zeros(())), values
 
-    raw = jax.grad(partial)(statistics[block])
-    return {name: _symmetric(name, array, statistics[block]) for name, array in raw.items()}
+    raw, values = jax.grad(partial, has_aux=True)(statistics[block])
+    return values, {n: _symmetric(n, array, statistics[block]) for n, array in raw.items()}
 
 
 def _symmetric(name: str, array: JaxArray, statistics: Mapping[str, JaxArray]) -> JaxArray:

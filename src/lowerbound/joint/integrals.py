@@ -30,7 +30,7 @@ from lowerbound.joint.energy import (
 )
 from lowerbound.joint.expression import KINKED, Tree, contains, spread
 from lowerbound.joint.expression import evaluate as evaluate_tree
-from lowerbound.joint.moments import Moment, gathered
+from lowerbound.joint.moments import Moment, gathered, square
 from lowerbound.joint.projections import Projection
 from lowerbound.joint.terms import Atom, Factor, Label, Term, align, labels_of
 from lowerbound.joint.value import times
@@ -67,7 +67,8 @@ class Integral:
     axes: tuple[Label | None, ...]
     blocks: frozenset[int]
     first: tuple[Summand, ...]  # E[a]
-    second: tuple[Summand, ...]  # E[a^2]
+    second: tuple[Summand, ...]  # E[a^2], but for the squares of
+    entries: tuple[Summand, ...]  # sums of entries, which are in `first`
     functions: tuple[Function, ...]
 
     @property
@@ -80,6 +81,8 @@ class Integral:
         mean = self._sum(self.first, arrays, statistics)
         centred = tuple(_centred(s) if n in self.blocks else s for n, s in enumerate(statistics))
         variance = self._sum(self.second, arrays, centred)
+        for sum_of_entries in self.entries:
+            variance = variance + square(sum_of_entries, arrays, centred).reshape(self.shape)
         # At a point mass rounding may make it negative; its derivative is still that of a variance.
         below = jax.lax.stop_gradient(jnp.minimum(variance, 0.0))
         return mean, variance - below
@@ -180,21 +183,22 @@ def build(
     value = projection.value
     kept = set(value.labels)
 
-    def compile_all(terms: Sequence[Term]) -> tuple[Summand, ...]:
+    def moments_of(terms: Sequence[Term]) -> list[Moment]:
         found = []
         for term in terms:
             reads = reads_of(Entry("", term), owner)
             labels = kept | {l for r in reads for i in r.index for l in labels_of(i)}
             found.append(Moment(term.coefficient, compressed(term, labels), reads))
-        return tuple(
-            Summand(
-                "",
-                moment.coefficient,
-                tuple((store.put(array), span) for array, span in moment.constants),
-                tuple(stored_read(read, store) for read in moment.reads),
-            )
-            for moment in gathered(found, value.labels, blocks)
-        )
+        return found
+
+    def stored(moment: Moment) -> Summand:
+        constants = tuple((store.put(array), span) for array, span in moment.constants)
+        reads = tuple(stored_read(read, store) for read in moment.reads)
+        return Summand("", moment.coefficient, constants, reads)
+
+    moments = gathered(
+        moments_of(value.terms), moments_of(squares(projection)), value.labels, blocks
+    )
 
     compiled = []
     for atom in atoms:
@@ -207,8 +211,9 @@ def build(
         value.shape,
         value.axes,
         frozenset(owner[site].number for site in projection.sites),
-        compile_all(value.terms),
-        compile_all(squares(projection)),
+        tuple(map(stored, moments.first)),
+        tuple(map(stored, moments.second)),
+        tuple(map(stored, moments.entries)),
         tuple(compiled),
     )
     return Reader(integral, {atom: place for place, atom in enumerate(atoms)})

@@ -17,8 +17,9 @@ import numpy as np
 from jax import Array
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
+from lowerbound.family.free import Free
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import Statistics, Summand, energy, gradient
+from lowerbound.joint import Statistics, Summand, energies_and_gradient, energy, gradient
 from lowerbound.update.rule import step_towards
 
 MAX_HALVINGS = 12
@@ -37,6 +38,16 @@ class State(NamedTuple):
             (*self.naturals[:number], natural, *self.naturals[number + 1 :]),
             (*self.means[:number], mean, *self.means[number + 1 :]),
         )
+
+
+class Trial(NamedTuple):
+    """A step of a block: where it leads, what it scores, and whether it will do."""
+
+    natural: Natural
+    mean: Mean
+    score: Array
+    entropy: Array
+    accepted: Array
 
 
 @dataclass(frozen=True)
@@ -62,91 +73,151 @@ class Sweep:
         bound = jnp.zeros((), dtype=float)
         fixed = [s for s in self.summands if not s.blocks & set(self.order)]
         bound += energy(fixed, arrays, state.means)
-        for number in self.order:
-            own = step[number] if isinstance(step, Mapping) else step
-            state, score = self.update(arrays, state, number, own)
+        for numbers in self.together:
+            steps = [step[n] if isinstance(step, Mapping) else step for n in numbers]
+            if len(numbers) > 1:
+                state, score = self._alike(arrays, state, numbers, steps)
+            else:
+                state, score = self._with_entropy(arrays, state, numbers[0], steps[0])
             bound += score
-        for number in self.order:
-            bound += self.family.entropy(state.naturals, state.means, arrays, number)
         return state, bound
+
+    @property
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """The order, with blocks in one group that are free-form alike and do not meet.
+
+        Their updates commute, and one compiled quadrature serves them all.
+        """
+        groups: list[tuple[int, ...]] = []
+        for number in self.order:
+            if groups and self._joins(groups[-1], number):
+                groups[-1] = (*groups[-1], number)
+            else:
+                groups.append((number,))
+        return tuple(groups)
+
+    def _joins(self, group: tuple[int, ...], number: int) -> bool:
+        family, block = self.family.families[number], self.family.blocks[number]
+        if not isinstance(family, Free) or block.sequential or block.presence is not None:
+            return False
+        alike = all(self.family.families[other] == family for other in group)
+        return alike and not any(number in s.blocks and s.blocks & {*group} for s in self.summands)
 
     def update(
         self, arrays: Sequence[Array], state: State, number: int, step: float | Array = 1.0
     ) -> tuple[State, Array]:
         """Update one block; also the energy of the summands whose last block it is."""
-        mine = [s for s in self.summands if number in s.blocks]
-        last = [s for s in mine if self.last_block(s) == number]
+        mine, last, _ = self._summands(number)
         if self.family.blocks[number].sequential:
             state = self._in_turn(arrays, state, number, mine, step)
             return state, energy(last, arrays, state.means)
         if any(number in s.curved for s in mine):
-            state = self._safeguarded(arrays, state, number, mine, step)
-            return state, energy(last, arrays, state.means)
-        rest = [s for s in mine if self.last_block(s) != number]
-        parts = [gradient(part, arrays, state.means, number) for part in (last, rest) if part]
-        target = parts[0] if len(parts) == 1 else jax.tree.map(jnp.add, *parts)
-        natural = step_towards(state.naturals[number], target, step)
-        natural = self.family.present(natural, arrays, number)
+            state, score, _ = self._safeguarded(arrays, state, number, step)
+            return state, score
+        natural, own = self._aim(arrays, state, number, step)
         mean = self.family.families[number].mean(natural)
-        score = inner(parts[0], mean) if last else jnp.zeros(())
-        return state.replaced(number, natural, mean), score
+        return state.replaced(number, natural, mean), inner(own, mean)
+
+    def _summands(self, number: int) -> tuple[list[Summand], list[Summand], list[Summand]]:
+        """The summands of a block; those whose last block it is; the others."""
+        mine = [s for s in self.summands if number in s.blocks]
+        last = [s for s in mine if self.last_block(s) == number]
+        return mine, last, [s for s in mine if self.last_block(s) != number]
+
+    def _aim(
+        self, arrays: Sequence[Array], state: State, number: int, step: float | Array
+    ) -> tuple[Natural, Natural]:
+        """The new natural parameters, and the part of the target that this block scores."""
+        _, *groups = self._summands(number)
+        last, rest = (
+            gradient(part, arrays, state.means, number) if part else {} for part in groups
+        )
+        target = jax.tree.map(jnp.add, last, rest) if last and rest else last or rest
+        natural = step_towards(state.naturals[number], target, step)
+        return self.family.present(natural, arrays, number), last
+
+    def _with_entropy(
+        self, arrays: Sequence[Array], state: State, number: int, step: float | Array
+    ) -> tuple[State, Array]:
+        """`update`, with the entropy of the block added to the score."""
+        family, block = self.family.families[number], self.family.blocks[number]
+        mine, _, _ = self._summands(number)
+        if isinstance(family, Free) and not block.sequential and block.presence is None:
+            return self._alike(arrays, state, (number,), (step,))
+        if not block.sequential and any(number in s.curved for s in mine):
+            state, score, entropy = self._safeguarded(arrays, state, number, step)
+            return state, score + entropy
+        state, score = self.update(arrays, state, number, step)
+        return state, score + self.family.entropy(state.naturals, state.means, arrays, number)
+
+    def _alike(
+        self,
+        arrays: Sequence[Array],
+        state: State,
+        numbers: Sequence[int],
+        steps: Sequence[float | Array],
+    ) -> tuple[State, Array]:
+        """Update free-form blocks that do not meet, with the entropy of each in the score."""
+        aims = [self._aim(arrays, state, n, step) for n, step in zip(numbers, steps, strict=True)]
+        family = self.family.families[numbers[0]]
+        if len(numbers) == 1:
+            found = [family.mean_and_entropy(aims[0][0])]
+        else:
+            assert isinstance(family, Free)
+            stacked = jax.tree.map(lambda *each: jnp.stack(each), *(aim[0] for aim in aims))
+            every = family.copies(len(numbers)).mean_and_entropy(stacked)
+            found = [jax.tree.map(lambda a, k=k: a[k], every) for k in range(len(numbers))]
+        total = jnp.zeros((), dtype=float)
+        for number, (natural, own), (mean, entropy) in zip(numbers, aims, found, strict=True):
+            state = state.replaced(number, natural, mean)
+            total += inner(own, mean) + entropy.sum(dtype=float)
+        return state, total
 
     def _safeguarded(
         self,
         arrays: Sequence[Array],
         state: State,
         number: int,
-        summands: Sequence[Summand],
         step: float | Array,
-    ) -> State:
+    ) -> tuple[State, Array, Array]:
         """A natural-gradient step where the energy is not affine in the block's mean.
 
         The target is then no optimum: the step is halved until the factor is proper and the ELBO
-        does not fall; when none of the steps will do, the factor stays.
+        does not fall; when none of the steps will do, the factor stays. Also the energy of the
+        summands whose last block it is, and the entropy.
         """
         family = self.family.families[number]
-        target = gradient(summands, arrays, state.means, number)
-        before = state.naturals[number]
-
-        def score(natural: Natural, mean: Mean) -> Array:
-            new = state.replaced(number, natural, mean)
-            entropy = self.family.entropy(new.naturals, new.means, arrays, number)
-            return energy(summands, arrays, new.means) + entropy
-
-        first = score(before, state.means[number])
+        _, *parts = self._summands(number)
+        before, mine = state.naturals[number], dict(state.means[number])
+        energies, target = energies_and_gradient(parts, arrays, state.means, number)
+        entropy = self.family.entropy(state.naturals, state.means, arrays, number)
+        first = energies[0] + energies[1] + entropy
         precision = jax.tree.leaves(before)[0].dtype
         lowest = first - ROUNDING * float(np.finfo(precision).eps) * (1.0 + abs(first))
 
-        def tried(step: float | Array) -> tuple[Natural, Mean, Array]:
+        def tried(step: float | Array) -> Trial:
             natural = step_towards(before, target, step)
             natural = self.family.present(natural, arrays, number)
             natural = {name: array.astype(before[name].dtype) for name, array in natural.items()}
-            mean = family.mean(natural)
-            value = score(natural, mean)
+            new = state.replaced(number, natural, family.mean(natural))
+            score, rest = (energy(part, arrays, new.means) for part in parts)
+            entropy = self.family.entropy(new.naturals, new.means, arrays, number)
+            value = score + rest + entropy
             proper = family.in_domain(natural).all() & jnp.isfinite(value)
             # From a start without a finite bound, any finite one is progress.
-            return natural, mean, proper & ((value >= lowest) | ~jnp.isfinite(first))
+            accepted = proper & ((value >= lowest) | ~jnp.isfinite(first))
+            return Trial(natural, new.means[number], score, entropy, accepted)
 
-        Trial = tuple[Array, Natural, Mean, Array]
+        def more(loop: tuple[Array, Trial]) -> Array:
+            return ~loop[1].accepted & (loop[0] <= MAX_HALVINGS)
 
-        def more(trial: Trial) -> Array:
-            trials, _, _, accepted = trial
-            return ~accepted & (trials <= MAX_HALVINGS)
+        def halve(loop: tuple[Array, Trial]) -> tuple[Array, Trial]:
+            return loop[0] + 1, tried(step * 0.5 ** loop[0].astype(float))
 
-        def halve(trial: Trial) -> Trial:
-            trials = trial[0]
-            return trials + 1, *tried(step * 0.5 ** trials.astype(float))
-
-        mine = dict(state.means[number])
-        start = (jnp.zeros((), int), dict(before), mine, jnp.zeros((), bool))
-        _, natural, mean, accepted = jax.lax.while_loop(more, halve, start)
-
-        def kept(new: Array, old: Array) -> Array:
-            return jnp.where(accepted, new, old)
-
-        natural = jax.tree.map(kept, natural, before)
-        mean = jax.tree.map(kept, mean, mine)
-        return state.replaced(number, natural, mean)
+        stay = Trial(dict(before), mine, energies[0], entropy, jnp.zeros((), bool))
+        _, last = jax.lax.while_loop(more, halve, (jnp.zeros((), int), stay))
+        chosen = jax.tree.map(lambda new, old: jnp.where(last.accepted, new, old), last, stay)
+        return state.replaced(number, chosen.natural, chosen.mean), chosen.score, chosen.entropy
 
     def _in_turn(
         self,
