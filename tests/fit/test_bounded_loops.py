@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 from jax.experimental.ode import odeint
 
 import lowerbound as lb
+from lowerbound.fit import bounded_loops
 from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.bounded_loops import LEAST_STEPS, MOST_STEPS, bounded
 from lowerbound.model import trace_model
@@ -82,3 +83,11 @@ def test_a_grid_over_rates_ends_where_the_equation_is_stiff():
     assert fit.converged
     assert "on a grid" in fit.plan.ladder[-1]
     np.testing.assert_allclose(fit.posterior["rate"].icdf(0.5), 0.7, atol=0.05)
+
+
+def test_loops_of_an_unknown_form_run_without_a_limit(monkeypatch):
+    def unknown(equation, inputs, runs):
+        raise KeyError("num_consts")
+
+    monkeypatch.setitem(bounded_loops._LOOPS, "while", unknown)
+    assert bounded(steps, 1.0)(float(MOST_STEPS + 1)) == MOST_STEPS + 1

@@ -27,7 +27,8 @@ def has_open_loops(closed: ClosedJaxpr) -> bool:
 def bounded(function: Callable[..., Any], *shapes: Any) -> Callable[..., Any]:
     """The function of arguments like `shapes`, with a limit to the steps of its loops.
 
-    It is not to be differentiated any further.
+    It is not to be differentiated any further. Loops of a form that is not known here, those of
+    another JAX say, keep the function as it is, without a limit.
     """
     closed, outputs = jax.make_jaxpr(function, return_shape=True)(*shapes)
     structure = jax.tree.structure(outputs)
@@ -35,6 +36,10 @@ def bounded(function: Callable[..., Any], *shapes: Any) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         return jax.tree.unflatten(structure, _run(closed, jax.tree.leaves(args), 1))
 
+    try:
+        jax.eval_shape(run, *shapes)
+    except (LookupError, AttributeError, TypeError, ValueError):
+        return function
     return run
 
 
@@ -91,7 +96,10 @@ def _while(equation: Any, inputs: Values, runs: int) -> Values:
 
 def _scan(equation: Any, inputs: Values, runs: int) -> Values:
     parameters = equation.params
-    fixed, carries = parameters["num_consts"], parameters["num_carry"]
+    if "ft_in" in parameters:  # JAX 0.11
+        fixed, carries, _ = map(len, parameters["ft_in"].unpack())
+    else:
+        fixed, carries = parameters["num_consts"], parameters["num_carry"]
     given, rows = inputs[:fixed], inputs[fixed + carries :]
 
     def body(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
