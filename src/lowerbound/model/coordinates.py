@@ -17,12 +17,12 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 from numpyro.infer.util import potential_energy
-from numpyro.primitives import Messenger
 
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.noncentred import Affine, Decentred, affine, auxiliary, centring
+from lowerbound.model.prior_points import AtQuantile
 from lowerbound.model.program import Inspector, MaskMissing, Message, execute
 from lowerbound.model.sites import Model
 
@@ -152,7 +152,7 @@ class Coordinates:
 
         Sites whose quantiles are not known in closed form are placed around their mean.
         """
-        return self._inverse(self._run(data, _AtQuantile(self.split(normal))), data)
+        return self._inverse(self._run(data, AtQuantile(self.split(normal))), data)
 
     def affine(self, parts: Mapping[str, Array], data: Mapping[str, Any], site: str) -> Affine:
         """The map z = loc + scale * u of a non-centred site, at u."""
@@ -202,38 +202,3 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
         with model._mode():
             return execute(model.function, args, kwargs, given)
-
-
-class _AtQuantile(Messenger):  # type: ignore[misc]
-    """Gives every latent site the quantile of its prior at a standard normal number."""
-
-    def __init__(self, normal: Mapping[str, Array]) -> None:
-        super().__init__()
-        self.normal = normal
-
-    def process_message(self, msg: Message) -> None:
-        """Give a latent site its value."""
-        if msg["type"] == "prng_key" and msg["value"] is None:
-            msg["value"] = jax.random.key(0)
-        if msg["type"] == "control_flow" and msg["kwargs"]["rng_key"] is None:
-            msg["kwargs"]["rng_key"] = jax.random.key(0)
-        if msg["type"] == "sample" and msg["value"] is None:
-            msg["value"] = quantile(msg["fn"], self.normal[msg["name"]])
-
-
-def quantile(fn: Any, normal: Array) -> Array:
-    """A likely value of a distribution, for standard normal numbers of the unconstrained shape."""
-    base = strip(fn).base
-    if not base.event_dim:
-        try:
-            found: Array = base.icdf(jax.scipy.special.ndtr(normal))
-            return jnp.broadcast_to(found, fn.shape())
-        except (NotImplementedError, AttributeError, ImportError, TypeError):
-            pass  # no quantile function in closed form
-    transform = biject_to(fn.support)
-    try:
-        centre = transform.inv(jnp.broadcast_to(fn.mean, fn.shape()))
-    except (NotImplementedError, AttributeError, TypeError, ValueError):
-        centre = jnp.zeros_like(normal)  # flat priors
-    value: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
-    return value

@@ -11,7 +11,7 @@ from jax import Array
 from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
-from lowerbound.model.coordinates import quantile
+from lowerbound.model.density import strip
 from lowerbound.model.program import Message, execute
 from lowerbound.model.sites import Model
 
@@ -25,11 +25,11 @@ def prior_point(
     """
     args, kwargs = model.arguments.call(model._inputs(data))
     with model._mode():
-        messages = execute(model.function, args, kwargs, _Central(normal))
+        messages = execute(model.function, args, kwargs, AtQuantile(normal))
     return {name: jnp.asarray(messages[name]["value"]) for name in normal}
 
 
-class _Central(Messenger):  # type: ignore[misc]
+class AtQuantile(Messenger):  # type: ignore[misc]
     """Gives every latent site a quantile of its prior; those that are not named the median."""
 
     def __init__(self, normal: Mapping[str, Array]) -> None:
@@ -51,3 +51,21 @@ class _Central(Messenger):  # type: ignore[misc]
             return
         shape = biject_to(fn.support).inverse_shape(fn.shape())
         msg["value"] = quantile(fn, self.normal.get(msg["name"], jnp.zeros(shape)))
+
+
+def quantile(fn: Any, normal: Array) -> Array:
+    """A likely value of a distribution, for standard normal numbers of the unconstrained shape."""
+    base = strip(fn).base
+    if not base.event_dim:
+        try:
+            found: Array = base.icdf(jax.scipy.special.ndtr(normal))
+            return jnp.broadcast_to(found, fn.shape())
+        except (NotImplementedError, AttributeError, ImportError, TypeError):
+            pass  # no quantile function in closed form
+    transform = biject_to(fn.support)
+    try:
+        centre = transform.inv(jnp.broadcast_to(fn.mean, fn.shape()))
+    except (NotImplementedError, AttributeError, TypeError, ValueError):
+        centre = jnp.zeros_like(normal)  # flat priors
+    value: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
+    return value
