@@ -1,6 +1,7 @@
 """Pictures and pages: what they show is what the fit holds."""
 
 import builtins
+import dataclasses
 import re
 import sys
 
@@ -193,3 +194,16 @@ def test_report_of_a_stochastic_fit(stochastic, tmp_path):
     assert f"<figcaption>The ELBO by rows seen{below}.</figcaption>" in page
     assert "sweep" not in page
     assert "mu[1, 1]" in page
+
+
+def test_a_report_says_why_an_average_over_draws_falls(tmp_path):
+    def model(y):
+        rate = numpyro.sample("rate", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Poisson(jnp.exp(rate)).expand([3]).to_event(1), obs=y)
+
+    fit = lb.fit(model, np.array([1.0, 2.0, 0.0]), method=lb.Gaussian())
+    why = "may fall where a stage with more of them begins"
+    for elbo in ([-3.0, -2.0, -1.0], [-3.0, -1.0, -2.0]):
+        history = dataclasses.replace(fit.history, elbo=np.array(elbo), seconds=np.arange(3.0))
+        page = lb.report(dataclasses.replace(fit, history=history), tmp_path / "report.html")
+        assert (why in page.read_text("utf-8")) == (elbo[-1] < elbo[-2])

@@ -125,6 +125,10 @@ def _figures(fit: Fit, figures: Mapping[str, Any] | None) -> Mapping[str, Any]:
     from lowerbound import plot
 
     caption = f"The ELBO by {fit.history.step}."
+    if "Gaussian" in fit.method and np.any(np.diff(fit.history.elbo) < 0):
+        caption += (
+            " It is an average over draws, and may fall where a stage with more of them begins."
+        )
     if not fit.whole:
         below = "; below, the average log predictive of rows held out"
         caption = f"The ELBO by rows seen{below if len(fit.history.held_out) else ''}."
