@@ -32,7 +32,6 @@ from lowerbound.model import Model
 
 BUDGET = 4000  # nodes
 REFINEMENTS = 6
-ACCEPTED = 0.1  # even against odd nodes where no finer grid is affordable: the error is its square
 ROUNDED = {1: 16, 2: 8, 3: 4}  # what the nodes along an axis are a multiple of
 
 
@@ -104,7 +103,7 @@ def run_conditioned(
         family = Conditioned(tuple(sites), transforms, solver.family, solver.compiled)
         parameters = _parameters(profile, lattice)
     count, worst = len(lattice.known), float(uneven.max())
-    converged = lattice.complete and worst < (tolerance if room else ACCEPTED)
+    converged = lattice.complete and worst < tolerance
     if converged:
         reason = f"converged: even and odd nodes of {count} agree to {worst:.1e} nats"
     elif lattice.complete:
