@@ -177,8 +177,9 @@ class Multinomial(ExponentialFamily):
         """Draws of the counts, integers."""
         p = jax.nn.softmax(natural["count"], axis=-1)
         total = natural["total"].astype(p.dtype)
-        shape = (*shape, *self.batch_shape, self.dim)
-        counts = jax.random.multinomial(key, total, p, shape=shape, dtype=p.dtype)
+        # What `shape=` of `multinomial` counts depends on the version of JAX.
+        p = jnp.broadcast_to(p, (*shape, *self.batch_shape, self.dim))
+        counts = jax.random.multinomial(key, total, p, dtype=p.dtype)
         return {"x": counts.astype(int)}
 
     def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
