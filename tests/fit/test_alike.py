@@ -10,10 +10,10 @@ import numpyro
 import numpyro.distributions as dist
 
 import lowerbound as lb
+from lowerbound.compiled import quickly
 from lowerbound.fit.engine import engine_for
 from lowerbound.fit.start import from_prior
 from lowerbound.joint import inputs_of
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import trace_model
 from lowerbound.update import State
 

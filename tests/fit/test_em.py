@@ -14,10 +14,10 @@ from numpyro.distributions import constraints
 import lowerbound as lb
 from lowerbound import errors
 from lowerbound.bound import elbo
+from lowerbound.compiled import quickly
 from lowerbound.fit.em import run_em
 from lowerbound.fit.posterior import Posterior
 from lowerbound.joint import inputs_of
-from lowerbound.joint.compilation import quickly
 from lowerbound.model.parameters import parameter_inputs
 from tests.laws.compilations import counted
 

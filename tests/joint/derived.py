@@ -10,8 +10,8 @@ import numpy as np
 import numpyro
 from numpyro import handlers
 
+from lowerbound.compiled import quickly
 from lowerbound.joint.certificate import random_point
-from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import derive, trace_program
 from lowerbound.joint.value import Poison
 from lowerbound.model import trace_model

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln
 
-from lowerbound.joint.compilation import quickly
+from lowerbound.compiled import quickly
 from lowerbound.joint.derive import Latent
 from lowerbound.joint.expression import evaluate, spread
 from lowerbound.joint.interpret import interpret

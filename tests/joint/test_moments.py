@@ -11,8 +11,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+from lowerbound.compiled import equations
 from lowerbound.joint import inputs_of, moments, multi_affine
-from lowerbound.joint.compilation import equations
 from lowerbound.joint.integrals import Integral
 from lowerbound.model import trace_model
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 import lowerbound as lb
-from lowerbound.joint.compilation import quickly
+from lowerbound.compiled import quickly
 from tests.laws.derived import Derived, base_measure, derive, fresh_elbo
 from tests.models.case import Arguments, Case
 

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.lap import local_sums
 from lowerbound.fit.minibatch import Minibatch, find_rows, prepare, trace_batch
 from lowerbound.fit.stochastic import first_carry, one_step
 from lowerbound.joint import energy, gradient
-from lowerbound.joint.compilation import quickly
 from lowerbound.source.call import Call, open_call
 from lowerbound.update import RobbinsMonro, State, Sweep
 from tests.laws.derived import Derived, random_values

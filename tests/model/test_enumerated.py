@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import logsumexp
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import trace_model
 from lowerbound.model.enumerated import discrete_sites, enumerated
 

@@ -7,7 +7,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from lowerbound.joint.compilation import quickly
+from lowerbound.compiled import quickly
 from lowerbound.model import trace_model
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.noncentred import centring_name

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.family.exponential import Natural
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import energy, inputs_of, multi_affine
-from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import split_inputs
 from lowerbound.model import Model
 

@@ -27,9 +27,9 @@ from numpyro.distributions import (
 )
 from numpyro.distributions.transforms import Transform
 
+from lowerbound.compiled import quickly
 from lowerbound.family.gridded import Interpolated, NodeMixture, usable
 from lowerbound.family.variational import Variational
-from lowerbound.joint.compilation import quickly
 
 REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of the grid
 KNOTS = 512  # of the marginal density of a scalar

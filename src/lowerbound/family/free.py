@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array, lax
 from numpyro.distributions import Distribution
 
+from lowerbound.compiled import jit
 from lowerbound.errors import ArgumentError
 from lowerbound.family import free_members as members
 from lowerbound.family import line
@@ -342,11 +343,11 @@ class Free(ExponentialFamily):
 
 
 # Traced once for every factor of the same form.
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _placed(family: Free, fixed: Mapping[str, Array]) -> line.Placed:
     return family._place(fixed)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _quantile(family: Free, natural: Mapping[str, Array], p: Array, edges: Array) -> Array:
     return family._quantile(natural, p, edges)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
+from lowerbound.compiled import jit
 from lowerbound.family import line
 
 if TYPE_CHECKING:
@@ -95,13 +96,13 @@ class FreeForm(Distribution):  # type: ignore[misc]
 Parameters = dict[str, Array]
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _log_prob(family: Free, natural: Parameters, log_normalizer: Array, value: Array) -> Array:
     z, inside = _inside(family, value, log_normalizer)
     return jnp.where(inside, family.log_density(natural, z) - log_normalizer, -jnp.inf)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def _draw(
     family: Free, shape: tuple[int, ...], natural: Parameters, edges: Array, key: Array
 ) -> Array:
@@ -109,7 +110,7 @@ def _draw(
     return family.support.inside(line.invert(_table(family, natural, edges), uniform))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _below(family: Free, natural: Parameters, edges: Array, value: Array) -> Array:
     z, inside = _inside(family, value, edges)
     shape = jnp.broadcast_shapes(z.shape, family.batch_shape)
@@ -118,12 +119,12 @@ def _below(family: Free, natural: Parameters, edges: Array, value: Array) -> Arr
     return jnp.where(inside, probability, jnp.where(value >= family.upper, 1.0, 0.0))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _quantile(family: Free, natural: Parameters, edges: Array, q: Array) -> Array:
     return family.quantile(natural, q, edges)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=0)
 def _moments(family: Free, natural: Parameters, edges: Array, finite: Array) -> tuple[Array, Array]:
     mean, variance = family.moments(natural, edges)
     return jnp.where(finite[0], mean, jnp.inf), jnp.where(finite[1], variance, jnp.inf)

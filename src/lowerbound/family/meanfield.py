@@ -12,12 +12,12 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.compiled import quickly
 from lowerbound.family.distributions import SiteAxes
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks import Layout
-from lowerbound.joint.compilation import quickly
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import CategoricalProbs, Distribution
 
+from lowerbound.compiled import quickly
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Parameters
-from lowerbound.joint.compilation import quickly
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
+from lowerbound.compiled import quickly
 from lowerbound.family.variational import Parameters, Variational
-from lowerbound.joint.compilation import quickly
 from lowerbound.model.dependence import digest
 from lowerbound.model.summation import Summation
 

@@ -16,6 +16,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.family.bordered import (
     covariance_bordered,
@@ -23,7 +24,6 @@ from lowerbound.family.bordered import (
     sample_bordered,
 )
 from lowerbound.family.noncentred import GivenParents, given_parents, mixture_size
-from lowerbound.joint.compilation import quickly
 from lowerbound.model.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
+from lowerbound.compiled import jit, quickly
 from lowerbound.fit.blackbox_target import Target, in_precision, numbers_computed
-from lowerbound.joint.compilation import quickly
 
 TOGETHER = 4_000_000  # numbers that directions computed together may take
 MOST_POINTS = 8
@@ -101,7 +101,7 @@ def _program(target: Target, groups: Groups, directions: Directions) -> tuple[An
             return jnp.einsum("b,bkd->kd", weights, products)
 
         heavy = numbers * sum(map(len, directions)) > QUICK_BELOW
-        target.compiled[key] = jax.jit(run) if heavy else quickly(run)
+        target.compiled[key] = jit(run) if heavy else quickly(run)
     return target.compiled[key], batch
 
 

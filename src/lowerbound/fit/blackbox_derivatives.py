@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
+from lowerbound.compiled import jit, quickly
 from lowerbound.fit.blackbox_target import QUICK_BELOW, Target, in_precision, numbers_computed
-from lowerbound.joint.compilation import quickly
 
 _STEP = 1e-2  # of differences of order four, in standard deviations
 _NO_FORWARD = (TypeError, NotImplementedError)  # solvers that state only their reverse derivative
@@ -95,7 +95,7 @@ def _run(
         quick = numbers_computed(target.closed.jaxpr) <= QUICK_BELOW
         try:
             with jax.default_matmul_precision("highest"), in_precision(dtype):
-                lowered = (quickly if quick else jax.jit)(function).lower(*inputs)
+                lowered = (quickly if quick else jit)(function).lower(*inputs)
             target.compiled[name] = lowered.compile()
         except _NO_FORWARD:
             target.compiled[name] = None

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from lowerbound.bound.draws import cubature
+from lowerbound.compiled import quickly
 from lowerbound.errors import LowerboundError
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.blackbox_together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
-from lowerbound.joint.compilation import quickly
 from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, begin
 
 LIMIT = 60  # iterations of a start

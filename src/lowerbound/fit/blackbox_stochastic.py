@@ -11,11 +11,11 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.bound.many_draws import many_draws
+from lowerbound.compiled import jit, quickly
 from lowerbound.fit.blackbox_engines import starts_of
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.fit.blackbox_target import Target, in_precision, value_and_gradient
 from lowerbound.fit.gaussian_method import Gaussian
-from lowerbound.joint.compilation import quickly
 from lowerbound.update.adam import Adam, Free, parts, start, window
 
 DRAWS, STEPS = 8, 100  # draws of a step, steps of a window
@@ -126,7 +126,7 @@ def _mean_program(target: Target) -> Any:
             values, gradients = jax.vmap(value_and_gradient(target.closed, data))(vectors)
             return jnp.mean(values), jnp.mean(gradients, axis=0)
 
-        target.compiled["mean"] = jax.jit(run) if target.size > 100 else quickly(run)
+        target.compiled["mean"] = jit(run) if target.size > 100 else quickly(run)
     return target.compiled["mean"]
 
 
@@ -155,5 +155,5 @@ def _program(target: Target, columns: int, draws: int) -> Any:
 
             return window(function, adam, key, rate, STEPS, draws)
 
-        target.compiled[key] = jax.jit(run) if target.size > 100 else quickly(run)
+        target.compiled[key] = jit(run) if target.size > 100 else quickly(run)
     return target.compiled[key]

@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, jaxprs_in_params
 
+from lowerbound.compiled import jit, quickly
 from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import digest
@@ -78,7 +78,7 @@ class Target:
 
             shape = np.zeros((self.batch, self.size), self.dtype)
             quick = numbers_computed(self.closed.jaxpr) <= QUICK_BELOW
-            jitted = quickly(batch) if quick else jax.jit(batch)
+            jitted = quickly(batch) if quick else jit(batch)
             with jax.default_matmul_precision("highest"), in_precision(self.dtype):
                 lowered = jitted.lower(shape, self.arguments)
             self.compiled["batch"] = in_background(lowered.compile)

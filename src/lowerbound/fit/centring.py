@@ -17,6 +17,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from lowerbound.bound.draws import normal_draws
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.blackbox_engines import ascend, begin_climbs, draw_sizes
@@ -24,7 +25,6 @@ from lowerbound.fit.blackbox_record import Watch, draw_seed
 from lowerbound.fit.blackbox_target import Target, target_for
 from lowerbound.fit.blackbox_together import Climb
 from lowerbound.fit.gaussian_method import Gaussian
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model, Site
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.density import strip

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.bound import elbo_by_site
+from lowerbound.compiled import equations, jit, quick_options, quickly
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.spread import Spread
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.compilation import equations, quick_options, quickly
 from lowerbound.joint.derive import Program, trace_program
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
@@ -94,7 +94,7 @@ class Engine:
             placed = self.spread.put(placed)
         if key not in self.compiled:
             spread = self.spread is not None
-            self.compiled[key] = self.compile(contract, placed) if spread else jax.jit(contract)
+            self.compiled[key] = self.compile(contract, placed) if spread else jit(contract)
         prepared: Arrays = self.compiled[key](placed)
         return prepared
 
@@ -108,7 +108,7 @@ class Engine:
         numbers = sum(np.size(a) for a in jax.tree.leaves(shapes))
         spread = self.spread
         if spread is None:
-            jitted = jax.jit(function)
+            jitted = jit(function)
         else:
             jitted, shapes = spread.jit(function, shapes, within)
         with jax.default_matmul_precision("highest"):  # accelerators round products by default

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from lowerbound.compiled import jit
 from lowerbound.errors import LowerboundError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
@@ -142,7 +143,7 @@ def exact_densities(
             values: Array = jax.lax.map(density, moving, batch_size=one.at_once)
             return values
 
-        one.engine.compiled[key] = jax.jit(every)
+        one.engine.compiled[key] = jit(every)
     return np.asarray(one.engine.compiled[key](moving, fixed, naturals, means))
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 
 from lowerbound.bound.draws import normal_draws
+from lowerbound.compiled import jit, quickly
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.blackbox_start import WIDTH
 from lowerbound.fit.blackbox_target import Target, numbers_computed, target_for, value_and_gradient
 from lowerbound.fit.blackbox_together import LEFT_BEHIND, side_by_side, stopped
 from lowerbound.fit.conditional import Solver, given_name
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
 from lowerbound.update.gaussian import RUNNING, Ascent, begin
 
@@ -133,7 +133,7 @@ def _program(target: Target) -> Any:
             return jax.vmap(one)(vectors, given)
 
         small = numbers_computed(target.closed.jaxpr) <= QUICK_BELOW
-        target.compiled[key] = quickly(run) if small else jax.jit(run)
+        target.compiled[key] = quickly(run) if small else jit(run)
     return target.compiled[key]
 
 

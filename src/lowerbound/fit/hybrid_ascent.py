@@ -20,12 +20,12 @@ from numpyro.distributions import biject_to
 from lowerbound.bound.draws import block_draws, normal_draws
 from lowerbound.bound.elbo import entropies
 from lowerbound.bound.estimated import Estimate, averaged, points
+from lowerbound.compiled import quickly
 from lowerbound.fit.conditional import given_name
 from lowerbound.fit.engine import Arrays
 from lowerbound.fit.hybrid_program import GivenSites
 from lowerbound.fit.start import Chance, start
 from lowerbound.joint import Statistics
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
 from lowerbound.model.prior_points import prior_point
 from lowerbound.update import State, Sweep

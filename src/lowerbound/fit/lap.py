@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.bound import elbo_by_site
+from lowerbound.compiled import jit
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.minibatch import Minibatch
 from lowerbound.fit.placed import compiled
@@ -132,7 +133,7 @@ def elbo_terms(total: Total, state: State) -> dict[str, float]:
         def terms(arrays: Sequence[Array], state: State) -> dict[str, Array]:
             return elbo_by_site(family, summands, arrays, state.naturals, state.means)
 
-        engine.compiled[key] = jax.jit(terms)
+        engine.compiled[key] = jit(terms)
     arrays = (*total.arrays, *total.sums)
     found = {k: float(v) for k, v in engine.compiled[key](arrays, state).items()}
     for number, entropy in zip(batch.rows.local, total.entropies, strict=True):

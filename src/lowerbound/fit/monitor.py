@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled import jit
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.exact import exact_densities, one_row
 from lowerbound.fit.predict import Rows, log_densities, log_mean_exp, new_call, rows_of
@@ -75,6 +76,6 @@ def _bounds(rows: Rows, means: Sequence[Mapping[str, Any]]) -> np.ndarray:
             every = tuple(dict(given.get(n, {})) for n in range(len(engine.joint.blocks)))
             return rows.density(data, every)
 
-        engine.compiled[key] = jax.jit(bounds)
+        engine.compiled[key] = jit(bounds)
     data = {name: jnp.asarray(array) for name, array in rows.data().items()}
     return np.asarray(engine.compiled[key](data, tuple(means)))

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from lowerbound.compiled import jit
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.engine import Engine
 from lowerbound.joint.derive import abstract
@@ -50,7 +51,7 @@ def _on_devices(
 ) -> Callable[..., Any]:
     rows = jax.tree.map(lambda _: where.rows_sharding(axis), dict(inputs))
     others = jax.tree.map(lambda _: where.replicated, rest)
-    jitted = jax.jit(function, in_shardings=(rows, *others), out_shardings=where.replicated)
+    jitted = jit(function, in_shardings=(rows, *others), out_shardings=where.replicated)
 
     def whole(array: np.ndarray) -> Any:
         shape = list(array.shape)

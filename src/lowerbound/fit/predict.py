@@ -13,6 +13,7 @@ import numpy as np
 import numpyro
 from jax import Array
 
+from lowerbound.compiled import jit
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
@@ -215,7 +216,7 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
             densities: Array = jax.lax.map(one, draws)
             return densities
 
-        rows.engine.compiled[key] = jax.jit(every)
+        rows.engine.compiled[key] = jit(every)
     data = {name: jnp.asarray(array) for name, array in rows.data().items()}
     densities: Array = rows.engine.compiled[key](data, dict(draws))
     return densities
@@ -258,7 +259,7 @@ def predictive_draws(
         return out
 
     with numpyro.validation_enabled(False):
-        draws: dict[str, Array] = jax.jit(jax.vmap(run))(dict(values), jax.random.split(key, count))
+        draws: dict[str, Array] = jit(jax.vmap(run))(dict(values), jax.random.split(key, count))
         return draws
 
 
@@ -299,5 +300,5 @@ def simulated_densities(
     total = next(iter(draws.values())).shape[0] if draws else 1
     keys = jax.random.split(key, total)
     with numpyro.validation_enabled(False):
-        densities: Array = jax.jit(lambda d, k: jax.lax.map(one, (d, k)))(dict(draws), keys)
+        densities: Array = jit(lambda d, k: jax.lax.map(one, (d, k)))(dict(draws), keys)
     return densities

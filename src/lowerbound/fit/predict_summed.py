@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from lowerbound.compiled import jit
 from lowerbound.fit.predict import row_axes
 from lowerbound.model import Model
 from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
@@ -50,5 +51,5 @@ def summed_densities(model: Model, draws: Mapping[str, Array]) -> Array | None:
     shared = {n: a for n, a in draws.items() if n not in discrete}
     if not shared:
         return None
-    densities: Array = jax.jit(lambda d: jax.lax.map(one, d))(shared)
+    densities: Array = jit(lambda d: jax.lax.map(one, d))(shared)
     return densities

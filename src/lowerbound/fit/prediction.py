@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import jit
 from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.exact import exact_densities
@@ -49,7 +50,7 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
     extra: dict[str, jax.Array] = {}
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
     if model.deterministic:
-        extra = jax.jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
+        extra = jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
     for name, mask in model.missing.items():
         own = fit.own_sites(values)
         drawn = predictive_draws(fit.original, model.arguments, own, key, (name,))[name]
@@ -76,7 +77,7 @@ def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
         def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
             return model.deterministic_values({**own, **v}, rows)
 
-        found.append(jax.jit(jax.vmap(values_of))(dict(values)))
+        found.append(jit(jax.vmap(values_of))(dict(values)))
     # What changes with the rows or their local variables is theirs, and they are not all here.
     return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
@@ -92,7 +93,7 @@ def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, flo
         return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
 
     values = fit.latent_draws(draws, jax.random.key(0))
-    means = jax.jit(lambda v: jax.lax.map(energies, v, batch_size=64))(dict(values))
+    means = jit(lambda v: jax.lax.map(energies, v, batch_size=64))(dict(values))
     terms = {name: float(jnp.mean(array)) for name, array in means.items()}
     share = (fit.elbo - sum(terms.values())) / len(model.latent)
     return {n: t + (share if n in model.latent else 0.0) for n, t in terms.items()}
@@ -169,7 +170,7 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         means = _global_means(fit, rows)
         data = {n: jnp.asarray(a) for n, a in rows.data().items()}
 
-        @jax.jit
+        @jit
         def solve(data: Values) -> State:
             arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
             return rows.solve(arrays, means)

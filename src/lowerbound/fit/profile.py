@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array
 from numpyro.distributions.transforms import Transform
 
+from lowerbound.compiled import jit, quickly
 from lowerbound.family.variational import Parameters
 from lowerbound.fit.conditional import Solver
-from lowerbound.joint.compilation import quickly
 
 Transforms = tuple[Transform, ...]
 
@@ -185,6 +185,6 @@ class Profile:
             return solved
 
         small = self.solver.size <= QUICK_BELOW
-        compiled: Callable[..., tuple[Parameters, Array]] = quickly(run) if small else jax.jit(run)
+        compiled: Callable[..., tuple[Parameters, Array]] = quickly(run) if small else jit(run)
         self.solver.compiled[key] = compiled
         return compiled

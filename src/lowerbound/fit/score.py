@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
+from lowerbound.compiled import jit, quickly
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.score_product import ScoreProduct
 from lowerbound.family.unconstrained import UnconstrainedGaussian, covariance
@@ -33,7 +34,6 @@ from lowerbound.fit.score_program import (
     counts_for,
     score_program,
 )
-from lowerbound.joint.compilation import quickly
 from lowerbound.model import Model
 from lowerbound.model.finite import Finite
 from lowerbound.update.adam import log_q, parts
@@ -187,7 +187,7 @@ def _program(program: ScoreProgram, method: Gaussian) -> Any:
             return window(program, local, state, key, rate, steps, data, draws)
 
         small = draws * program.work * (program.flips if local else 1) <= QUICK_BELOW
-        program.compiled[key] = quickly(run) if small else jax.jit(run)
+        program.compiled[key] = quickly(run) if small else jit(run)
     return program.compiled[key]
 
 

@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
+from lowerbound.compiled import jit
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.fit.blackbox_target import numbers_computed
 from lowerbound.model import Model, Site
@@ -218,7 +219,7 @@ def _by_rows(program: ScoreProgram) -> ScoreProgram:
             terms = program.terms({**others, site.name: own}, vector, program.data)
             return program.by_row(site, terms)
 
-        both = jax.jit(jax.vmap(rows, in_axes=(0, 0, 0)))
+        both = jit(jax.vmap(rows, in_axes=(0, 0, 0)))
         before = np.asarray(both(cells[site.name], cells, vectors))
         after = np.asarray(both(other, cells, vectors))
         same = np.isclose(before, after, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import jit
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.devices import Placement, whole
 from lowerbound.joint import Joint
@@ -89,7 +90,7 @@ class Spread:
         shapes = self._abstract(args, within)
         placed = self._placed(function, within)
         results = jax.eval_shape(placed, *shapes)
-        jitted = jax.jit(
+        jitted = jit(
             placed,
             in_shardings=self._shardings(shapes),
             out_shardings=self._shardings(results),

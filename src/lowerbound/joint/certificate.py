@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import CertificateError
-from lowerbound.joint.compilation import quickly
 from lowerbound.joint.derive import Latent, split_inputs
 from lowerbound.joint.energy import Statistics, evaluate
 from lowerbound.joint.multiaffine import Joint, origin_name

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import jit
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks import Block, Entry
 from lowerbound.joint.coupling import Restriction, restriction, separate
@@ -104,7 +105,7 @@ def multi_affine(
         shapes["weights"] = abstract((rows,), np.dtype(float))
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
-    compress = jax.jit(contract)
+    compress = jit(contract)
     slots = len(jax.eval_shape(compress, shapes))
     return Joint(model, traced, found["structure"], compress, slots)
 

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
+
+from lowerbound.compiled import jit
 
 Inputs = frozenset[int]
 
@@ -108,7 +109,7 @@ def evaluator(
     part = restrict(closed, outputs)
     function = jaxpr_as_fun(part)
     if part.jaxpr.eqns:
-        function = _compiled.setdefault(digest(part), jax.jit(function))
+        function = _compiled.setdefault(digest(part), jit(function))
         while len(_compiled) > _KEPT:
             _compiled.pop(next(iter(_compiled)))
 

@@ -13,6 +13,7 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions.constraints import Constraint
 
+from lowerbound.compiled import jit
 from lowerbound.errors import ShapeError, UnsupportedModelError
 from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
@@ -135,7 +136,7 @@ def _control_flow(error: Exception) -> UnsupportedModelError:
 def _prior(found: Record, arguments: Arguments) -> Callable[[Array], dict[str, Array]]:
     """Draws from the prior: the latent values of the recorded run, as a function of the key."""
     latent = [entry for entry in found.entries if entry.kind == "latent"]
-    outputs = jax.jit(jaxpr_as_fun(restrict(found.closed, [entry.value for entry in latent])))
+    outputs = jit(jaxpr_as_fun(restrict(found.closed, [entry.value for entry in latent])))
     data = [arguments.data[name] for name in found.names]
 
     def prior(key: Array) -> dict[str, Array]:

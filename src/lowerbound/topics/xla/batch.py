@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from lowerbound.compiled import jit
 from lowerbound.fit.devices import ROWS, Placement
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.xla.buckets import buckets, size_class
@@ -108,7 +109,7 @@ def _lengthened(array: np.ndarray, room: int) -> np.ndarray:
     return longer
 
 
-@partial(jax.jit, static_argnames=("length", "precision", "where"))
+@partial(jit, static_argnames=("length", "precision", "where"))
 def _table(
     words: jax.Array,
     counts: jax.Array,

@@ -1,13 +1,14 @@
-"""Compiling quickly: for functions that run once, or on little data."""
+"""What compilation costs, and the options that make it cheaper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+
+from lowerbound.compiled.rewriting import inner
 
 # No LLVM optimisation, and one small module instead of many: half the time of a compilation.
 _QUICK: Final = {
@@ -34,22 +35,6 @@ def quick_options() -> dict[str, Any]:
     return {name: value for name, value in _QUICK.items() if known(name)}
 
 
-def quickly(function: Callable[..., Any]) -> Any:
-    """Jit the function for speed of compilation rather than of execution."""
-    return jax.jit(function, compiler_options=quick_options())
-
-
 def equations(jaxpr: Any) -> int:
     """How many operations a jaxpr holds, inner ones included: what its compilation costs."""
-    inner = (sub for equation in jaxpr.eqns for sub in _inside(equation.params.values()))
-    return len(jaxpr.eqns) + sum(equations(sub) for sub in inner)
-
-
-def _inside(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, tuple | list):
-            yield from _inside(value)
-        elif hasattr(value, "jaxpr"):
-            yield value.jaxpr
-        elif hasattr(value, "eqns"):
-            yield value
+    return len(jaxpr.eqns) + sum(equations(sub) for e in jaxpr.eqns for sub in inner(e))

@@ -1,0 +1,11 @@
+"""Compiled functions: the one place where programs are jitted, so that none of them can hang.
+
+In: any function, a user's program and its vmapped batches included. Out: the same function,
+compiled, without a linear-algebra call that waits for threads which wait for it (`unsplit`).
+Every `jit` of the library is made here; a test walks the source for others.
+"""
+
+from lowerbound.compiled.jitted import Jitted, jit, quickly
+from lowerbound.compiled.options import equations, quick_options
+
+__all__ = ["Jitted", "jit", "quickly", "quick_options", "equations"]

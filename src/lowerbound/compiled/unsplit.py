@@ -1,0 +1,141 @@
+"""Batched linear algebra that cannot wait for itself.
+
+On CPU, JAX hands factorisations and solves to LAPACK. From jaxlib 0.10.0 to 0.11.0 the kernel of a
+batch divides it into parts, schedules them on XLA's pool of threads and blocks until they are done;
+but it runs on a thread of that pool itself. As many such kernels at once as the pool has threads
+wait for each other for ever: two, on two cores. Nothing in JAX keeps them apart: independent
+operations of one program run at once, and so do programs.
+
+A batch is divided only where its work, by the kernel's own estimate, is at least `SPLIT_FROM` for
+each part. So a program is compiled with every larger batch replaced by a loop over smaller ones,
+none of which is ever divided: by construction, no kernel waits. This is done to the jaxpr of what
+is compiled, after vmap and differentiation, and thus to a user's programs too. Elsewhere than on
+CPU nothing changes, and neither with a jaxlib that divides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from lowerbound.compiled.rewriting import Rewriting, Values, bind
+
+# `kMinWorkPerTask` in jaxlib/cpu/lapack_kernels.cc, the same in every release that divides batches.
+SPLIT_FROM: Final = 200_000
+_DIVIDES_BEFORE: Final = (0, 11, 2)
+
+
+@cache
+def kernels_divide() -> bool:
+    """Whether the LAPACK kernels of this jaxlib divide a batch over the pool."""
+    return tuple(int(part) for part in version("jaxlib").split(".")[:3]) < _DIVIDES_BEFORE
+
+
+def _square(weight: int) -> Callable[..., int]:
+    def work(matrix: tuple[int, ...]) -> int:
+        return weight * math.prod(matrix) * max(matrix)
+
+    return work
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The ranks of a kernel's operands without their batch, and a bound of its work for one."""
+
+    ranks: tuple[int, ...]
+    work: Callable[..., int]
+
+
+# The work is at least jaxlib's own estimate, which is tripled for complex numbers.
+_KERNELS: Final = {
+    "cholesky": _Kernel((2,), _square(1)),
+    "triangular_solve": _Kernel((2, 2), lambda a, b: a[0] * math.prod(b)),
+    "lu": _Kernel((2,), _square(1)),
+    "geqrf": _Kernel((2,), _square(2)),
+    "geqp3": _Kernel((2, 1), lambda a, pivots: _square(2)(a)),
+    "householder_product": _Kernel((2, 1), lambda a, taus: _square(4)(a)),
+    "ormqr": _Kernel((2, 1, 2), lambda a, taus, c: 4 * taus[0] * math.prod(c)),
+    "qr": _Kernel((2,), _square(4)),
+    "svd": _Kernel((2,), _square(10)),
+    "eigh": _Kernel((2,), _square(5)),
+    "eig": _Kernel((2,), _square(10)),
+    "schur": _Kernel((2,), _square(5)),
+    "hessenberg": _Kernel((2,), _square(2)),
+    "tridiagonal": _Kernel((2,), _square(2)),
+    "tridiagonal_solve": _Kernel((1, 1, 1, 2), lambda dl, d, du, b: 5 * math.prod(b)),
+}
+
+
+def batch_and_most(equation: Any) -> tuple[int, int] | None:
+    """The batch of a linear-algebra call and the most that is not divided; None for others."""
+    kernel = _KERNELS.get(equation.primitive.name)
+    if kernel is None:
+        return None
+    shapes = [atom.aval.shape for atom in equation.invars]
+    if len(shapes) != len(kernel.ranks):  # another form than those of the versions known
+        return math.prod(shapes[0][:-2]), 1
+    cores = [shape[len(shape) - rank :] for shape, rank in zip(shapes, kernel.ranks, strict=True)]
+    batch = math.prod(shapes[0][: len(shapes[0]) - kernel.ranks[0]])
+    complex_ = jnp.issubdtype(equation.invars[0].aval.dtype, jnp.complexfloating)
+    work = kernel.work(*cores) * (3 if complex_ else 1)
+    return batch, max(1, (SPLIT_FROM - 1) // max(1, work))
+
+
+def divided(equation: Any) -> bool:
+    """Whether the kernel of an operation would divide its batch."""
+    found = batch_and_most(equation)
+    return found is not None and found[0] > found[1]
+
+
+def _in_parts(equation: Any, inputs: Sequence[Any]) -> Values:
+    """The operation as a loop over parts of its batch, on CPU; as it is elsewhere."""
+    whole = partial(bind, equation.primitive, params=equation.params)
+    parts = partial(_loop, equation)
+    return list(
+        jax.lax.platform_dependent(
+            *inputs, cpu=lambda *args: parts(args), default=lambda *args: whole(args)
+        )
+    )
+
+
+def _loop(equation: Any, inputs: Sequence[Array]) -> Values:
+    found = batch_and_most(equation)
+    assert found is not None
+    batch, most = found
+    count = -(-batch // most)
+    size = -(-batch // count)  # parts as equal as can be; the last one laps over the one before
+    leading = _batch_rank(equation)
+    shape = inputs[0].shape[:leading]
+    flat = [a.reshape(batch, *a.shape[leading:]) for a in inputs]
+    outputs = [v.aval for v in equation.outvars]
+    blank = [jnp.zeros((batch, *o.shape[leading:]), o.dtype) for o in outputs]
+
+    def part(number: Array, done: Values) -> Values:
+        start = jnp.minimum(number * size, batch - size)
+        own = [jax.lax.dynamic_slice_in_dim(a, start, size) for a in flat]
+        new = bind(equation.primitive, own, equation.params)
+        return [
+            jax.lax.dynamic_update_slice_in_dim(old, value, start, 0)
+            for old, value in zip(done, new, strict=True)
+        ]
+
+    done = jax.lax.fori_loop(0, count, part, blank)
+    return [a.reshape(*shape, *a.shape[1:]) for a in done]
+
+
+def _batch_rank(equation: Any) -> int:
+    rank: int = equation.invars[0].aval.ndim
+    return rank - _KERNELS[equation.primitive.name].ranks[0]
+
+
+def unsplit() -> Rewriting:
+    """The rewriting of a program into one whose kernels never divide a batch."""
+    return Rewriting(divided, _in_parts)
