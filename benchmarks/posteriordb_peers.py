@@ -26,14 +26,16 @@ def lowerbound(port: Any) -> Fit:
     """`lb.fit`, automatic, in its own precision."""
     import lowerbound as lb
 
-    def moments(fit: lb.Fit, sites: set[str]) -> Found:
-        latent = {site for site in sites if site in fit.posterior}
-        draws = fit.sample(DRAWS, seed=0) if sites - latent else {}
-        rest = mean_and_sd({s: draws[s] for s in sites - latent if s in draws})
-        return {site: (fit.mean(site), fit.sd(site)) for site in latent} | rest
-
     forget("lowerbound")
     return lambda seed: partial(moments, lb.fit(port.model, **port.data, seed=seed))
+
+
+def moments(fit: Any, sites: set[str]) -> Found:
+    """Means and sds of a fit of `lb.fit`, by draws where a site is determined by others."""
+    latent = {site for site in sites if site in fit.posterior}
+    draws = fit.sample(DRAWS, seed=0) if sites - latent else {}
+    rest = mean_and_sd({s: draws[s] for s in sites - latent if s in draws})
+    return {site: (fit.mean(site), fit.sd(site)) for site in latent} | rest
 
 
 def nuts(port: Any) -> Fit:

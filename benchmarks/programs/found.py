@@ -1,0 +1,76 @@
+"""Which programs a tree holds, and their code as cells."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = re.compile(r"^(\s*)([!%].*)$", re.MULTILINE)  # lines that only IPython reads
+SKIPPED = {".git", ".venv", "build", "node_modules", "__pycache__"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script or a notebook."""
+
+    path: Path
+    name: str  # relative to the tree
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name with the arguments."""
+        return " ".join((self.name, *self.arguments))
+
+    def cells(self) -> list[str]:
+        """Its code: a script is one cell. Lines for the shell and for IPython do nothing."""
+        text = self.path.read_text()
+        if self.path.suffix == ".py":
+            return [text]
+        written = [
+            "".join(cell["source"])
+            for cell in json.loads(text)["cells"]
+            if cell["cell_type"] == "code"
+        ]
+        return [plain(cell) for cell in written]
+
+
+def plain(cell: str) -> str:
+    r"""A cell without magic; `%%time` and the like leave the code below them.
+
+    >>> plain("%matplotlib inline\\nx = 5\\n!ls")
+    'pass  # %matplotlib inline\\nx = 5\\npass  # !ls'
+    """
+    try:
+        ast.parse(cell)
+    except SyntaxError:
+        return MAGIC.sub(r"\1pass  # \2", cell)
+    return cell
+
+
+def programs(tree: Path, pattern: str = "") -> Iterator[Program]:
+    """Notebooks and scripts that import NumPyro, by name; modules that do nothing give no rows."""
+    for path in sorted([*tree.rglob("*.py"), *tree.rglob("*.ipynb")]):
+        name = path.relative_to(tree).as_posix()
+        if set(path.parts) & SKIPPED or not re.search(pattern, name):
+            continue
+        if path.name.startswith(("_", "test_", "conf")) or "numpyro" not in path.read_text():
+            continue
+        if path.suffix == ".ipynb" or re.search(r"__main__|^\w.*\.run\(", path.read_text(), re.M):
+            yield Program(path, name)
+
+
+def of_numpyro(tree: Path, pattern: str = "") -> Iterator[Program]:
+    """The programs of NumPyro's source tree: its examples, then its notebooks."""
+    parts = [part for part in ("examples", "notebooks/source") if (tree / part).is_dir()]
+    if not parts:
+        raise SystemExit(f"Expected NumPyro's folders examples and notebooks/source in {tree}.")
+    for part in parts:
+        for found in programs(tree / part):
+            name = f"{part.split('/')[0]}/{found.name}"
+            if re.search(pattern, name):
+                yield Program(found.path, name)

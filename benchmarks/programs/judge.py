@@ -1,0 +1,204 @@
+"""One model with its data: fitted as a user would, explained, and compared with NUTS."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import resource
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.posteriordb import errors, one_line
+from benchmarks.posteriordb_peers import forget, moments
+
+DRAWS = 500  # for the program to go on with
+CHAINS, WARMUP, SAMPLES = 2, 500, 500
+RESERVED = ("method", "seed", "progress", "checkpoint", "model")
+Emit = Callable[..., None]
+
+
+def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit) -> Any:
+    """`lb.fit(model, *args, **kwargs)`, cold; its facts are emitted. None where it raised."""
+    import lowerbound as lb
+
+    model, kwargs = without_reserved(model, kwargs)
+    jax.clear_caches()
+    forget("lowerbound")
+    jax.block_until_ready(jax.numpy.zeros(1) + 1)
+    emit(phase="fit")
+    facts: dict[str, Any] = {"outcome": "result"}
+    began, peak = (time.perf_counter(), time.process_time()), megabytes()
+    fit = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fit = lb.fit(model, *args, **kwargs)
+        except Exception as error:
+            refused = isinstance(error, lb.errors.LowerboundError)
+            memory = "RESOURCE_EXHAUSTED" in str(error) or "memory" in type(error).__name__.lower()
+            facts["outcome"] = "refusal" if refused else "no memory" if memory else "exception"
+            facts["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:2000]
+            facts["where"] = "".join(traceback.format_exception(error)[-8:])
+    facts["seconds"] = time.perf_counter() - began[0]
+    facts["cpu"] = time.process_time() - began[1]
+    facts["megabytes"] = megabytes() - peak
+    facts["warned"] = tuple({one_line(w.message): None for w in caught})
+    if fit is not None:
+        facts |= described(fit)
+    emit(**facts)
+    return fit
+
+
+def described(fit: Any) -> dict[str, Any]:
+    """The rung, the verdict and the bound of a fit."""
+    rungs = [str(rung) for rung in getattr(fit.plan, "ladder", ())]
+    rung = next((r[2:].strip() for r in rungs if r.startswith("->")), str(fit.method))
+    elbo = float(fit.elbo)
+    facts = {"rung": rung, "converged": bool(fit.converged), "elbo": elbo}
+    facts["trust"] = str(getattr(getattr(fit, "verdict", None), "trust", ""))
+    if not math.isfinite(elbo):
+        facts |= {"outcome": "exception", "reason": f"a fit whose elbo is {elbo}"}
+    return facts
+
+
+def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit) -> None:
+    """Seconds of `lb.explain` after the fit, and what it says."""
+    import lowerbound as lb
+
+    model, kwargs = without_reserved(model, kwargs)
+    emit(phase="explain")
+    began = time.perf_counter()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as said:
+        warnings.simplefilter("ignore")
+        try:
+            plan = lb.explain(model, *args, **kwargs)
+        except Exception as error:
+            emit(outcome="exception", reason=f"explain: {one_line(error)}")
+            return
+    emit(explained=time.perf_counter() - began, plan=said.getvalue() or str(plan))
+
+
+def compared(
+    fit: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kernel: Any, emit: Emit
+) -> None:
+    """Run NUTS in float64 and emit the errors of the fit against it."""
+    from numpyro.diagnostics import split_gelman_rubin
+    from numpyro.infer import MCMC, NUTS
+
+    model, kwargs = without_reserved(model, kwargs)
+    emit(phase="nuts")
+    start = getattr(kernel, "_init_strategy", None)
+    options = {"init_strategy": start} if start is not None else {}
+    chains = {"num_warmup": WARMUP, "num_samples": SAMPLES, "num_chains": CHAINS}
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings(), jax.enable_x64(True):
+            warnings.simplefilter("ignore")
+            sampler = MCMC(
+                NUTS(model, **options), **chains, chain_method="sequential", progress_bar=False
+            )
+            sampler.run(jax.random.PRNGKey(0), *args, **kwargs)
+            draws = {s: np.asarray(v) for s, v in sampler.get_samples(group_by_chain=True).items()}
+    except Exception as error:
+        emit(unjudged=f"NUTS: {one_line(error)}")
+        return
+    finally:
+        jax.clear_caches()  # the program's own 32 bits must not meet what was compiled for 64
+    emit(nuts=time.perf_counter() - began)
+    if fit is None:
+        return
+    emit(phase="score")
+    try:
+        emit(**scored(fit, draws, split_gelman_rubin))
+    except Exception as error:
+        emit(unjudged=f"no score: {one_line(error)}")
+
+
+def scored(fit: Any, draws: Mapping[str, np.ndarray], r_hat: Callable[..., Any]) -> dict[str, Any]:
+    """Errors over all numbers that vary in NUTS's draws, in units of their sds there."""
+    names, means, sds, hats = [], [], [], []
+    for site, values in draws.items():
+        if not np.issubdtype(values.dtype, np.floating):
+            continue
+        flat = values.reshape(-1, *values.shape[2:])
+        mean, sd, hat = flat.mean(0), flat.std(0, ddof=1), np.asarray(r_hat(values))
+        for index in np.ndindex(mean.shape):
+            if sd[index] > 1e-10 * (1 + abs(mean[index])):  # a number that is fixed has no error
+                label = f"[{','.join(str(i + 1) for i in index)}]" if index else ""
+                names.append(site + label)
+                means.append(mean[index])
+                sds.append(sd[index])
+                hats.append(hat[index])
+    reference = SimpleNamespace(names=names, mean=np.array(means), sd=np.array(sds))
+    found = moments(fit, {name.partition("[")[0] for name in names})
+    facts = errors(reference, found)
+    missing = facts.pop("missing")
+    facts["rhat"] = float(np.nanmax(hats))
+    facts["worst"] = worst(reference, found)
+    return facts | ({"unjudged": f"not in the fit: {', '.join(missing[:5])}"} if missing else {})
+
+
+def worst(reference: Any, found: Mapping[str, tuple[Any, Any]]) -> str:
+    """The number that is farthest off, with both means and sds."""
+    seen = []
+    for name, mean, sd in zip(reference.names, reference.mean, reference.sd, strict=True):
+        site, _, label = name.partition("[")
+        if site in found:
+            index = tuple(int(i) - 1 for i in label[:-1].split(",")) if label else ()
+            own = float(found[site][0][index]), float(found[site][1][index])
+            off = max(abs(own[0] - mean) / sd, abs(math.log(max(own[1], 1e-300) / sd)))
+            text = f"{name}: {own[0]:.4g} ({own[1]:.3g}), NUTS {mean:.4g} ({sd:.3g})"
+            seen.append((off, text))
+    return max(seen)[1] if seen else ""
+
+
+def continued(
+    fit: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Draws for the program to go on with: of the fit, or of the prior where there is none."""
+    from numpyro import handlers
+    from numpyro.infer import Predictive
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if fit is not None:
+            try:
+                return {site: np.asarray(v) for site, v in fit.sample(DRAWS, seed=0).items()}
+            except Exception:
+                traceback.print_exc()
+        try:
+            trace = handlers.trace(handlers.seed(model, 0)).get_trace(*args, **kwargs)
+            kept = [
+                name
+                for name, site in trace.items()
+                if site["type"] == "deterministic"
+                or (site["type"] == "sample" and not site["is_observed"])
+            ]
+            draw = Predictive(model, num_samples=DRAWS // 10, return_sites=kept)
+            found = draw(jax.random.PRNGKey(0), *args, **kwargs)
+            return {site: np.asarray(values) for site, values in found.items()}
+        except Exception:
+            traceback.print_exc()
+            return {}
+
+
+def without_reserved(model: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What the library advises where a model has an argument with a name that `fit` keeps."""
+    kept = {name: value for name, value in kwargs.items() if name in RESERVED}
+    if not kept:
+        return model, kwargs
+    return partial(model, **kept), {n: v for n, v in kwargs.items() if n not in RESERVED}
+
+
+def megabytes() -> float:
+    """The most that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
