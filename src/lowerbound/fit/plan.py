@@ -125,16 +125,6 @@ def make_plan(
                 where=site.where,
             )
         )
-    remarks = list(notes)
-    if model.concrete:
-        remarks.append(
-            f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
-            "the compiled program, and other values compile anew."
-        )
-    missing = {name: int(np.sum(mask)) for name, mask in model.missing.items()}
-    for name, count in missing.items():
-        entries = f"{count} missing entries" if total is None else "missing entries"
-        remarks.append(f"Site '{name}' has {entries}; they are integrated out.")
     plate = model.data_plate
     return Plan(
         model=getattr(model.function, "__name__", type(model.function).__name__),
@@ -143,7 +133,7 @@ def make_plan(
         observed=tuple(name for name in model.observed),
         data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
         residuals=joint.structure.residuals,
-        notes=tuple(remarks),
+        notes=(*notes, *_remarks(model, total)),
     )
 
 
@@ -164,7 +154,7 @@ def plan_on_grid(
                 f"all functions of {name}", site.where)
         )  # fmt: skip
     plan = _outline(model, f"CAVI given {names}", rows, ladder)
-    return plan if given is None else replace(plan, notes=given.notes)
+    return plan if given is None else replace(plan, notes=given.notes or plan.notes)
 
 
 def plan_of_gaussian(
@@ -197,8 +187,23 @@ def _outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[st
         observed=tuple(model.observed),
         data_plate=f"{plate.name} ({plate.size})" if plate else "",
         residuals=(),
+        notes=_remarks(model),
         ladder=tuple(ladder),
     )
+
+
+def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
+    """What is worth knowing of the program, whatever the method."""
+    remarks = []
+    if model.concrete:
+        remarks.append(
+            f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
+            "the compiled program, and other values compile anew."
+        )
+    for name, mask in model.missing.items():
+        entries = "missing entries" if total else f"{int(np.sum(mask))} missing entries"
+        remarks.append(f"Site '{name}' has {entries}; they are integrated out.")
+    return tuple(remarks)
 
 
 def _update_text(block: Block, joint: Joint) -> str:

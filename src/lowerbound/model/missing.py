@@ -63,8 +63,7 @@ def _reader(
 
     def read(arguments: Arguments) -> Numbers:
         # The program inspects the argument, so only another run shows what it does.
-        concrete = [name for name in arguments.data if name not in found.names]
-        other = record(function, arguments, concrete, key)
+        other = record(function, arguments, found.sight, key)
         for before, after in zip_longest(found.entries, other.entries):
             if _outline(before) != _outline(after):
                 site = before or after

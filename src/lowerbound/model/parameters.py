@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +22,8 @@ from numpyro.distributions.transforms import IdentityTransform, Transform
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
-from lowerbound.model.program import INSPECTION, Inspector, PriorDraw, execute, python_values
+from lowerbound.model.looking import Sight, least_sight, seen
+from lowerbound.model.program import Inspector, PriorDraw, execute
 from lowerbound.model.validate import describe
 
 FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
@@ -97,14 +97,19 @@ def find_parameters(
 
     with jax.enable_x64(True):
         key = jax.random.key(seed)
-        try:
-            closed, shapes = jax.make_jaxpr(run, return_shape=True)(key, arguments.data)
-            inputs = [key, *jax.tree.leaves(arguments.data)]
-        except INSPECTION:  # the program looks at its data
-            with python_values(True):
-                fixed = partial(run, data=arguments.data)
-                closed, shapes = jax.make_jaxpr(fixed, return_shape=True)(key)
-            inputs = [key]
+
+        def read(sight: Sight) -> tuple[Any, list[Any]]:
+            data = {n: a for n, a in arguments.data.items() if n not in sight.names}
+
+            def seeing(key: jax.Array, data: Mapping[str, Any]) -> Any:
+                fixed = {name: seen(arguments.data[name]) for name in sight.names}
+                with sight.mode():
+                    return run(key, {**data, **fixed})
+
+            traced = jax.make_jaxpr(seeing, return_shape=True)(key, data)
+            return traced, [key, *jax.tree.leaves(data)]
+
+        ((closed, shapes), inputs), _ = least_sight(read, tuple(arguments.data))
         numbers = evaluator(closed, range(len(closed.jaxpr.outvars)))(inputs)
         starts = jax.tree.unflatten(jax.tree.structure(shapes), numbers)
         return tuple(

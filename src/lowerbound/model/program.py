@@ -29,14 +29,6 @@ _INTERNAL = tuple(
 )
 _INTERNAL_FILES = (contextlib.__file__, functools.__file__)
 
-# What JAX raises when Python needs the value of a traced array.
-INSPECTION = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
-
 
 def execute(
     function: Callable[..., Any],
@@ -55,16 +47,6 @@ def execute(
             stack.enter_context(messenger)
         function(*args, **kwargs)
     return dict(messages)
-
-
-def python_values(wanted: bool) -> contextlib.AbstractContextManager[None]:
-    """Let the program compute with concrete arrays at once, so that it can branch on them.
-
-    Under a JAX trace even `jnp.sum(x)` of a constant is staged out, and `if` on it fails.
-    """
-    if wanted:
-        return jax.ensure_compile_time_eval()
-    return contextlib.nullcontext()
 
 
 class Inspector(Messenger):  # type: ignore[misc]

@@ -15,7 +15,8 @@ from lowerbound.errors import ParameterSiteError
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
-from lowerbound.model.program import Inspector, Message, PriorDraw, execute, python_values
+from lowerbound.model.looking import Sight, seen
+from lowerbound.model.program import Inspector, Message, PriorDraw, execute
 from lowerbound.model.sites import Plate
 
 _KEY = 0  # position of the random key among the inputs of the jaxpr
@@ -53,6 +54,7 @@ class Record:
     closed: ClosedJaxpr
     names: tuple[str, ...]
     depends: tuple[Inputs, ...]
+    sight: Sight
 
     def is_random(self, output: int) -> bool:
         """Whether an output depends on latent values."""
@@ -99,20 +101,20 @@ class Record:
 
 
 def record(
-    function: Callable[..., Any], arguments: Arguments, concrete: Sequence[str], key: jax.Array
+    function: Callable[..., Any], arguments: Arguments, sight: Sight, key: jax.Array
 ) -> Record:
     """Run the program once, abstractly: data and latent values are tracers.
 
-    The data named in `concrete` are constants of the program instead.
+    The data that the program sees are constants of it instead.
     """
-    names = tuple(name for name in arguments.data if name not in concrete)
-    fixed = {name: arguments.data[name] for name in concrete}
+    names = tuple(name for name in arguments.data if name not in sight.names)
     entries: list[Entry] = []
 
     def program(key: jax.Array, data: list[Any]) -> list[Any]:
         inspector = Inspector()
+        fixed = {name: seen(arguments.data[name]) for name in sight.names}
         args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
-        with python_values(bool(concrete)):
+        with sight.mode():
             messages = execute(function, args, kwargs, inspector, PriorDraw(key))
         if inspector.parameters:
             raise ParameterSiteError(inspector.parameters)
@@ -124,7 +126,7 @@ def record(
         return outputs
 
     closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
-    return Record(tuple(entries), closed, names, tuple(dependence(closed.jaxpr)))
+    return Record(tuple(entries), closed, names, tuple(dependence(closed.jaxpr)), sight)
 
 
 def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:

@@ -16,14 +16,8 @@ from numpyro.infer.util import log_density
 
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import Density, density_of
-from lowerbound.model.program import (
-    Given,
-    Inspector,
-    MaskMissing,
-    Message,
-    execute,
-    python_values,
-)
+from lowerbound.model.looking import Sight, seen
+from lowerbound.model.program import Given, Inspector, MaskMissing, Message, execute
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ def shared_plates(observed: Sequence[tuple[Plate, ...]]) -> list[Plate]:
 class Model:
     """The joint density p(z, x) that a NumPyro program states for given data.
 
-    `concrete` names the data arguments whose values the program inspects in Python: every run
+    `sight` names the data arguments whose values the program inspects in Python: every run
     uses the arrays of the trace for these, whatever `data` holds. `plate` names the plate of the
     rows where the user has chosen it.
     """
@@ -94,9 +88,14 @@ class Model:
     function: Callable[..., Any]
     arguments: Arguments
     sites: tuple[Site, ...]
-    concrete: tuple[str, ...] = ()
+    sight: Sight = field(default=Sight(), repr=False)
     prior: Callable[[Array], dict[str, Array]] | None = field(default=None, repr=False)
     plate: str | None = None
+
+    @property
+    def concrete(self) -> tuple[str, ...]:
+        """The data arguments that are constants because the program inspects their values."""
+        return self.sight.names
 
     @property
     def closed_over(self) -> bool:
@@ -214,10 +213,10 @@ class Model:
         return {site.name: site for site in self.sites if site.kind == kind}
 
     def _inputs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {**data, **{name: self.arguments.data[name] for name in self.concrete}}
+        return {**data, **{name: seen(self.arguments.data[name]) for name in self.concrete}}
 
     def _mode(self) -> Any:
-        return python_values(bool(self.concrete))
+        return self.sight.mode()
 
     def _messages(
         self,

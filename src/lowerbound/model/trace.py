@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,11 +14,12 @@ from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions.constraints import Constraint
 
 from lowerbound.compiled import jit
-from lowerbound.errors import ShapeError, UnsupportedModelError
+from lowerbound.errors import LowerboundError, ShapeError, UnsupportedModelError
 from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
+from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.missing import missing_masks
-from lowerbound.model.program import INSPECTION, error_line, error_site
+from lowerbound.model.program import error_line, error_site
 from lowerbound.model.record import Entry, Record, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.validate import check_data, check_sites, check_support, check_use
@@ -51,12 +52,12 @@ def trace_model(
     check_data(arguments)
     with jax.enable_x64(True):
         key = jax.random.key(0)
-        found, concrete = _record(function, arguments, key)
+        found = _record(function, arguments, key)
         check_sites(found, arguments)
         check_use(found, arguments)
         missing = missing_masks(function, arguments, found, key)
         sites = _sites(found, missing, arguments, key)
-        return Model(function, arguments, sites, concrete, _prior(found, arguments), plate)
+        return Model(function, arguments, sites, found.sight, _prior(found, arguments), plate)
 
 
 def outline(
@@ -68,9 +69,9 @@ def outline(
     """
     arguments = split_arguments(function, args, kwargs)
     with jax.enable_x64(True):
-        found, concrete = _record(function, arguments, jax.random.key(0))
+        found = _record(function, arguments, jax.random.key(0))
         check_sites(found, arguments)
-        return found.entries, concrete
+        return found.entries, found.sight.names
 
 
 # ---------------------------------------------------------------------------------------------
@@ -78,42 +79,26 @@ def outline(
 # ---------------------------------------------------------------------------------------------
 
 
-def _record(
-    function: Callable[..., Any], arguments: Arguments, key: Array
-) -> tuple[Record, tuple[str, ...]]:
+def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> Record:
     """Run the program; where it inspects data, with as few data arguments fixed as will do."""
     try:
-        return _wrapped(function, arguments, (), key), ()
-    except INSPECTION as error:
-        everything = tuple(arguments.data)
-        try:
-            whole = _wrapped(function, arguments, everything, key)
-        except INSPECTION as again:
-            raise _control_flow(again) from again
-        if not everything:
-            raise _control_flow(error) from error
-    for name in everything if len(everything) > 1 else ():
-        try:
-            return _wrapped(function, arguments, (name,), key), (name,)
-        except INSPECTION:
-            continue
-    return whole, everything
-
-
-def _wrapped(
-    function: Callable[..., Any], arguments: Arguments, concrete: Sequence[str], key: Array
-) -> Record:
-    try:
-        return record(function, arguments, concrete, key)
-    except INSPECTION:
+        found, _ = least_sight(
+            lambda sight: record(function, arguments, sight, key), tuple(arguments.data)
+        )
+    except LowerboundError:
         raise
-    except (TypeError, ValueError, AssertionError) as error:
-        if isinstance(error, ShapeError) or not _is_about_shapes(error):
+    except Exception as error:
+        if is_inspection(error):
+            raise _control_flow(error) from error
+        if not isinstance(error, TypeError | ValueError | AssertionError):
+            raise
+        if not _is_about_shapes(error):
             raise
         where, source = error_line(error)
         shapes = [f"{name} {array.shape}" for name, array in arguments.data.items()]
         message = str(error).strip().splitlines()[0].rstrip(".")
         raise ShapeError.of_line(where, source, error_site(error), message, shapes) from error
+    return found
 
 
 def _is_about_shapes(error: Exception) -> bool:
