@@ -124,7 +124,7 @@ def _name(path: tuple[Any, ...], roots: list[str]) -> str:
 
 
 def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The array of a data leaf (floats in double precision) and the mask of missing entries."""
+    """The array of a data leaf (numbers of 64 bits) and the mask of missing entries."""
     if isinstance(leaf, Column):
         raise ArgumentError(
             f"Argument '{name}' is a stream of {leaf.reader.total} rows from {leaf.reader.label}; "
@@ -150,6 +150,9 @@ def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
         array = np.asarray(leaf)
     if jnp.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64, copy=False)
-    elif array.dtype.kind not in "biu":
+    elif array.dtype.kind in "iu":
+        if array.size and array.max() <= np.iinfo(np.int64).max:
+            array = array.astype(np.int64, copy=False)
+    elif array.dtype.kind != "b":
         raise DataTypeError(name, str(array.dtype), array.shape)
     return array, mask

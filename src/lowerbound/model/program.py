@@ -12,6 +12,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import numpyro
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform, biject_to
@@ -38,12 +40,13 @@ def execute(
 ) -> dict[str, Message]:
     """Run the program once, validation off; returns its messages by site name.
 
-    The messengers are entered in order, so the last one is nearest to the program.
+    The messengers are entered in order, so the last one is nearest to the program. The numbers
+    of every site are widened before these see them.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(numpyro.validation_enabled(False))
         messages = stack.enter_context(handlers.trace())
-        for messenger in messengers:
+        for messenger in (*messengers, Widened()):
             stack.enter_context(messenger)
         function(*args, **kwargs)
     return dict(messages)
@@ -136,6 +139,40 @@ class Given(Messenger):  # type: ignore[misc]
             if msg["name"] not in self.latents:
                 raise KeyError(f"no value given for latent site '{msg['name']}'")
             msg["value"] = self.latents[msg["name"]]
+
+
+class Widened(Messenger):  # type: ignore[misc]
+    """Gives every site its integers and constants in the widest types that are enabled.
+
+    Densities take the precision of their numbers: the log gamma of an int32 is a float32, so that
+    counts of 32 bits would have another likelihood than the same counts of 64 bits. Floats that
+    are computed stay, since a fit may run in single precision.
+    """
+
+    def process_message(self, msg: Message) -> None:
+        """Widen the parameters and the observed value of a site."""
+        if msg["type"] == "sample":
+            msg["fn"], msg["value"] = widened(msg["fn"]), widened(msg["value"])
+
+
+def widened(tree: Any) -> Any:
+    """A tree with its narrow integers and constants in the widest types enabled."""
+    leaves, structure = jax.tree.flatten(tree)
+    wide = [_widened(leaf) for leaf in leaves]
+    if all(new is old for new, old in zip(wide, leaves, strict=True)):
+        return tree
+    return jax.tree.unflatten(structure, wide)
+
+
+def _widened(leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray | np.generic | jax.Array):
+        return leaf
+    integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+    constant = jnp.issubdtype(leaf.dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
+    if not integer and not constant:
+        return leaf
+    dtype = jnp.result_type(int if integer else float)
+    return leaf.astype(dtype) if leaf.dtype.itemsize < dtype.itemsize else leaf
 
 
 class MaskMissing(Messenger):  # type: ignore[misc]

@@ -17,7 +17,7 @@ from numpyro.infer.util import log_density
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import Density, density_of
 from lowerbound.model.looking import Sight, seen
-from lowerbound.model.program import Given, Inspector, MaskMissing, Message, execute
+from lowerbound.model.program import Given, Inspector, MaskMissing, Message, Widened, execute
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Model:
         masks = self.missing if missing is None else missing
 
         def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(masks):
+            with MaskMissing(masks), Widened():
                 return self.function(*args, **kwargs)
 
         with numpyro.validation_enabled(False), self._mode():

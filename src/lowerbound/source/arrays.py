@@ -46,13 +46,13 @@ class Rows:
 
 
 def row_dtype(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
-    """The type of a row: single precision stays, other floats are double, integers stay."""
+    """The type of a row: single precision stays, all other numbers have 64 bits."""
     if jnp.issubdtype(dtype, np.floating):
         single = dtype == np.dtype(np.float32).newbyteorder(dtype.byteorder)
         return np.dtype(np.float32 if single else np.float64)
     if dtype.kind not in "biu":
         raise DataTypeError(name, str(dtype), shape)
-    return dtype.newbyteorder("=")
+    return np.dtype(bool if dtype.kind == "b" else np.int64)
 
 
 def open_rows(name: str, leaf: Any) -> Rows:
