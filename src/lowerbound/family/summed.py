@@ -78,7 +78,7 @@ class Summed:
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
-        numbers = sum(g.states * math.prod(g.rows) for g in self.summation.groups)
+        numbers = sum(g.runs * math.prod(g.rows) for g in self.summation.groups)
         batches = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers))) // BATCH
         theta = self.inner.sample(parameters, jax.random.key(0), (batches * BATCH,))
 
@@ -118,7 +118,8 @@ class Summed:
         first = {n: a[0] for n, a in theta.items()}
         closed = jax.make_jaxpr(self.summation.log_weights)(first, data)
         groups = [(s.name, s.shape, s.rows) for g in self.summation.groups for s in g.sites]
-        key = ("summed", what, digest(closed), str(groups))
+        kinds = [group.text for group in self.summation.groups]
+        key = ("summed", what, digest(closed), str(groups), str(kinds))
 
         def weights(theta: Values, data: Values) -> tuple[Array, ...]:
             return tuple(jaxpr_as_fun(closed)(*jax.tree.leaves((dict(theta), dict(data)))))

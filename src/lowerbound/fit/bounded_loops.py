@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from lowerbound.model.dependence import scan_sizes
+
 MOST_STEPS = 5000  # of all runs of a loop that ends by a condition
 LEAST_STEPS = 200  # that every run may take all the same
 
@@ -96,10 +98,7 @@ def _while(equation: Any, inputs: Values, runs: int) -> Values:
 
 def _scan(equation: Any, inputs: Values, runs: int) -> Values:
     parameters = equation.params
-    if "ft_in" in parameters:  # JAX 0.11
-        fixed, carries, _ = map(len, parameters["ft_in"].unpack())
-    else:
-        fixed, carries = parameters["num_consts"], parameters["num_carry"]
+    fixed, carries = scan_sizes(parameters)
     given, rows = inputs[:fixed], inputs[fixed + carries :]
 
     def body(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import logsumexp
 
 from lowerbound.compiled import jit
 from lowerbound.fit.predict import row_axes
@@ -30,7 +29,7 @@ def summed_densities(model: Model, draws: Mapping[str, Array]) -> Array | None:
     if covered & (set(model.latent) - set(discrete)):
         return None
     for group in summation.groups:
-        if len(group.rows) < -plate.dim or group.rows[plate.dim] != plate.size:
+        if len(group.apart) < -plate.dim or group.apart[plate.dim] != plate.size:
             return None
     rest = [n for n, s in model.observed.items() if n in axes and n not in covered]
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
@@ -41,7 +40,8 @@ def summed_densities(model: Model, draws: Mapping[str, Array]) -> Array | None:
 
     def one(values: Mapping[str, Array]) -> Array:
         weights = summation.log_weights(values, data)
-        parts = [by_row(logsumexp(w, axis=0), plate.dim) for w in weights]
+        pairs = zip(summation.groups, weights, strict=True)
+        parts = [by_row(group.totals(w), plate.dim) for group, w in pairs]
         if rest:
             first = {n: jnp.asarray(a) for n, a in summation.first.items()}
             densities = model.run({**first, **values}, data)

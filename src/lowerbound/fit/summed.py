@@ -54,7 +54,7 @@ def plan_summed(summation: Summation, given: Plan) -> Plan:
         )  # fmt: skip
     plate = model.data_plate
     names = ", ".join(f"'{name}'" for name in summation.names)
-    states = ", ".join(str(group.states) for group in summation.groups)
+    states = ", ".join(dict.fromkeys(group.text for group in summation.groups))
     return replace(
         given,
         model=getattr(model.function, "__name__", type(model.function).__name__),
@@ -62,5 +62,5 @@ def plan_summed(summation: Summation, given: Plan) -> Plan:
         observed=tuple(model.observed),
         data_plate=f"{plate.name} ({plate.size})" if plate else "",
         residuals=derived(model).structure.residuals,
-        notes=(*given.notes, f"{names} summed out of log p, over {states} states in each row."),
+        notes=(*given.notes, f"{names} summed out of log p, {states}."),
     )

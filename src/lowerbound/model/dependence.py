@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,10 @@ _CALLS = {
 
 
 def dependence(jaxpr: Jaxpr) -> list[Inputs]:
-    """For each output the set of input positions it depends on (loops: coarsely, all of them)."""
+    """For each output the set of input positions it depends on.
+
+    The outputs of a `scan` depend on what its steps hand on; those of other loops on all inputs.
+    """
     known: dict[Any, Inputs] = {v: frozenset([i]) for i, v in enumerate(jaxpr.invars)}
 
     def of(atom: Any) -> Inputs:
@@ -36,16 +39,39 @@ def dependence(jaxpr: Jaxpr) -> list[Inputs]:
     for equation in jaxpr.eqns:
         inputs = [of(atom) for atom in equation.invars]
         inner = _inner(equation)
-        if inner is None:
+        if equation.primitive.name == "scan":
+            outputs = _scanned(equation, inputs)
+        elif inner is None:
             everything = frozenset[int]().union(*inputs)
             outputs = [everything] * len(equation.outvars)
         else:
-            outputs = [
-                frozenset[int]().union(*(inputs[i] for i in positions))
-                for positions in dependence(inner)
-            ]
+            outputs = _through(dependence(inner), inputs)
         known.update(zip(equation.outvars, outputs, strict=True))
     return [of(atom) for atom in jaxpr.outvars]
+
+
+def _through(inner: Sequence[Inputs], inputs: Sequence[Inputs]) -> list[Inputs]:
+    return [frozenset[int]().union(*(inputs[i] for i in positions)) for positions in inner]
+
+
+def _scanned(equation: Any, inputs: Sequence[Inputs]) -> list[Inputs]:
+    fixed, carries = scan_sizes(equation.params)
+    step = dependence(equation.params["jaxpr"].jaxpr)
+    known = list(inputs)
+    while True:  # until the steps hand on nothing new
+        outputs = _through(step, known)
+        carried = [a | b for a, b in zip(known[fixed : fixed + carries], outputs, strict=False)]
+        if carried == known[fixed : fixed + carries]:
+            return [*carried, *outputs[carries:]]
+        known[fixed : fixed + carries] = carried
+
+
+def scan_sizes(parameters: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of constants and of carried values among the inputs of a scan."""
+    if "ft_in" in parameters:  # JAX 0.11
+        fixed, carries, _ = map(len, parameters["ft_in"].unpack())
+        return fixed, carries
+    return parameters["num_consts"], parameters["num_carry"]
 
 
 def _inner(equation: Any) -> Jaxpr | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import UnsupportedModelError
+from lowerbound.model.chain import Chain
 from lowerbound.model.dependence import dependence, evaluator
 from lowerbound.model.finite import Finite, Group, row_axes
 from lowerbound.model.program import Message, execute
@@ -165,9 +167,38 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
             return group, impossible
         problem = _coupled(found.model, group, *coupled)
     together = made(apart=False)  # few entries can be summed over all at once
-    if together.states > MOST_STATES:
-        raise UnsupportedModelError(problem)
-    return together, _tried(found, together)[0]
+    if together.states <= MOST_STATES:
+        return together, _tried(found, together)[0]
+    for chain in _chains(group, terms, parents):
+        impossible, coupled = _tried(found, chain)
+        if coupled is None:
+            return chain, impossible
+    raise UnsupportedModelError(problem)
+
+
+def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[Chain]:
+    """The chains that the sites of a group may be in, along some axis of the longest of them."""
+    rank = len(group.rows)
+    along = tuple(site for site in group.sites if _stripped(site.rows) == group.rows)
+    shared = tuple(site for site in group.sites if site not in along)
+    moving = {site.name for site in along}
+    for lag, axis, backward in itertools.product((1, 2), range(rank), (False, True)):
+        apart = (*group.rows[:axis], *group.rows[axis + 1 :])
+        if any(_stripped(site.rows) != _stripped(apart) for site in shared):
+            continue
+        shapes = {term.name: term.batch_shape for term in terms}
+        whole = tuple(
+            name
+            for name, shape in shapes.items()
+            if len(shape) < rank - axis or shape[axis - rank] != group.rows[axis]
+        )
+        if any(parents[name] & moving for name in whole) or group.rows[axis] <= lag:
+            continue
+        chain = Chain(
+            (*shared, *along), group.terms, group.rows, axis, lag, backward, len(along), whole
+        )
+        if chain.runs <= MOST_STATES:
+            yield chain
 
 
 def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None]:
@@ -177,10 +208,8 @@ def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None
     that are all in that state.
     """
     model = found.model
-    rng = np.random.default_rng(0)
-    own = rng.integers(group.states, size=(TRIED, *group.rows))
-    every = np.arange(group.states).reshape((-1,) + (1,) * len(group.rows))
-    states = np.concatenate([np.broadcast_to(every, (group.states, *group.rows)), own])
+    own = group.random(np.random.default_rng(0), TRIED)
+    states = np.concatenate([group.patterns(), own])
 
     def terms(states: Array, data: Any) -> dict[str, Array]:
         args, kwargs = model.arguments.call(model._inputs(data))
@@ -199,8 +228,9 @@ def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None
     evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))
     impossible = False
     for name, both in zip(sorted(group.terms), evaluate(jax.tree.leaves(inputs)), strict=True):
-        alike, mixed = both[: group.states], both[group.states :]
-        expected = np.take_along_axis(alike, own, axis=0)
+        alike = np.asarray(group.arranged(jnp.asarray(both[: group.runs])))
+        mixed = both[group.runs :]
+        expected = np.stack([alike[group.windows(states)] for states in own])
         same = np.isclose(mixed, expected, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
         if not same.all():
             return impossible, (name, int(np.argmin(same.all(axis=0))))
@@ -224,7 +254,8 @@ class _Anywhere(Messenger):  # type: ignore[misc]
             msg["value"] = jax.random.key(0)
         if msg["type"] == "control_flow":
             msg["kwargs"]["rng_key"] = jax.random.key(0)
-            msg["kwargs"]["substitute_stack"].append(("substitute", dict(self.discrete)))
+            given = {name: jnp.asarray(value) for name, value in self.discrete.items()}
+            msg["kwargs"]["substitute_stack"].append(("substitute", given))
         if msg["type"] != "sample" or msg["value"] is not None:
             return
         if msg["name"] in self.discrete:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import logsumexp
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +71,60 @@ class Group:
         """The number of joint values of the sites in one row."""
         return math.prod(site.states for site in self.sites)
 
+    @property
+    def apart(self) -> tuple[int, ...]:
+        """The shape of what does not affect each other: here the rows."""
+        return self.rows
+
+    @property
+    def runs(self) -> int:
+        """The number of runs of the program that give all weights."""
+        return self.states
+
+    @property
+    def text(self) -> str:
+        """What is summed over, in words."""
+        return f"over {self.states} states in each row"
+
+    def patterns(self) -> np.ndarray:
+        """The states of all rows in every run, (runs, *rows): here the same in all rows."""
+        every = np.arange(self.states).reshape((-1,) + (1,) * len(self.rows))
+        return np.broadcast_to(every, (self.states, *self.rows))
+
+    def arranged(self, found: Array) -> Array:
+        """The weights of states, given the log densities of the rows in every run."""
+        return found
+
+    def windows(self, states: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The index into the weights of every row, where rows are in given states."""
+        return (states, *np.indices(self.rows))
+
+    def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Random states of all rows, (count, *rows)."""
+        return rng.integers(self.states, size=(count, *self.rows))
+
+    def site_states(self, own: Array | np.ndarray, site: Finite) -> Array | np.ndarray:
+        """What belongs to a site's own rows, given an array with the axes of all rows first."""
+        return own
+
+    def totals(self, weights: Array) -> Array:
+        """The log of the sum over states, in every row."""
+        return logsumexp(weights, axis=0)
+
+    def probabilities(self, weights: Array) -> dict[str, Array]:
+        """The probability of every value of every entry of the sites."""
+        return self.marginals(jax.nn.softmax(weights, axis=0))
+
+    def draw(self, weights: Array, key: Array) -> dict[str, Array]:
+        """A draw of the sites, as indices of their values."""
+        return self.indices(jax.random.categorical(key, weights, axis=0))
+
     def indices(self, states: Array) -> dict[str, Array]:
         """The index of the value of every entry of the sites, where rows are in given states."""
         found = {}
         for site, own in zip(self.sites, self._own(states), strict=True):
-            cells = jnp.asarray(site.table)[own.reshape(site.rows)]
+            mine = jnp.asarray(self.site_states(own, site))
+            cells = jnp.asarray(site.table)[mine.reshape(site.rows)]
             found[site.name] = site.entries(cells)
         return found
 
@@ -90,10 +141,11 @@ class Group:
                 site.table[np.asarray(own)]
             ]  # (states, cells, values)
             cells = jnp.tensordot(probabilities, chosen, axes=(0, 0))
+            cells = jnp.asarray(self.site_states(cells, site))
             found[site.name] = site.entries(cells.reshape((*site.rows, *chosen.shape[1:])), rest=1)
         return found
 
-    def by_row(self, log_prob: Array) -> Array:
+    def by_row(self, log_prob: Array, term: str = "") -> Array:
         """A log density summed to one number for each row."""
         padded = (1,) * (log_prob.ndim - len(self.rows)) + self.rows
         axes = tuple(i for i, n in enumerate(padded) if n == 1)

@@ -127,7 +127,8 @@ class Given(Messenger):  # type: ignore[misc]
 
     def __init__(self, latents: Mapping[str, Any]) -> None:
         super().__init__()
-        self.latents = latents
+        # The steps of a scan index their values, and NumPy's arrays take no traced index.
+        self.latents = {name: jnp.asarray(value) for name, value in latents.items()}
 
     def process_message(self, msg: Message) -> None:
         """Give a latent site its value."""
@@ -142,7 +143,8 @@ class Given(Messenger):  # type: ignore[misc]
 
 
 class Widened(Messenger):  # type: ignore[misc]
-    """Gives every site its integers and constants in the widest types that are enabled.
+    """Gives every site its integers and constants in the widest types that are enabled, and scans
+    carried values of types that do not change.
 
     Densities take the precision of their numbers: the log gamma of an int32 is a float32, so that
     counts of 32 bits would have another likelihood than the same counts of 64 bits. Floats that
@@ -153,6 +155,45 @@ class Widened(Messenger):  # type: ignore[misc]
         """Widen the parameters and the observed value of a site."""
         if msg["type"] == "sample":
             msg["fn"], msg["value"] = widened(msg["fn"]), widened(msg["value"])
+        if msg["type"] == "control_flow" and getattr(msg["fn"], "__name__", "") == "scan_wrapper":
+            msg["fn"] = functools.partial(_settled, msg["fn"])
+
+
+def _settled(scan: Callable[..., Any], step: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
+    """A scan whose carried values have, from the first, the types in which its steps return them.
+
+    A program writes down the types of 32 bits, where what it draws and computes has 64.
+    """
+    for _ in range(3):
+        wanted: dict[int, Any] = {}
+
+        def matched(carry: Any, x: Any, wanted: dict[int, Any] = wanted) -> tuple[Any, Any]:
+            new, y = step(carry, x)
+            leaves, structure = jax.tree.flatten(new)
+            before = jax.tree.leaves(carry)
+            if len(leaves) == len(before):
+                for i, old in enumerate(before):
+                    leaves[i] = _like(old, leaves[i], i, wanted)
+            return jax.tree.unflatten(structure, leaves), y
+
+        found = scan(matched, first, *args, **kwargs)
+        if not wanted:
+            break
+        leaves, structure = jax.tree.flatten(first)
+        wide = [jnp.asarray(leaf, wanted.get(i)) for i, leaf in enumerate(leaves)]
+        first = jax.tree.unflatten(structure, wide)
+    return found
+
+
+def _like(old: Any, new: Any, place: int, wanted: dict[int, Any]) -> Any:
+    """A value in the type of the one it follows, where both are of one kind."""
+    before, after = jnp.result_type(old), jnp.result_type(new)
+    alike = [k for k in (jnp.floating, jnp.integer) if jnp.issubdtype(before, k)]
+    if before == after or not alike or not jnp.issubdtype(after, alike[0]):
+        return new
+    if jnp.promote_types(before, after) != before:
+        wanted[place] = after
+    return jnp.asarray(new, before)
 
 
 def widened(tree: Any) -> Any:

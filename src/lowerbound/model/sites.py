@@ -200,7 +200,8 @@ class Model:
                 return self.function(*args, **kwargs)
 
         with numpyro.validation_enabled(False), self._mode():
-            value, _ = log_density(masked, args, kwargs, dict(latents))
+            arrays = {name: jnp.asarray(value) for name, value in latents.items()}
+            value, _ = log_density(masked, args, kwargs, arrays)
         return jnp.asarray(value)
 
     def draw(self, key: Array) -> dict[str, Array]:

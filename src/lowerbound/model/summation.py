@@ -3,7 +3,7 @@
 Discrete sites that meet in a density are summed over together, in every row by itself: the program
 runs with all rows in state k, for each k at once, and the densities of a row are those of its own
 state. That is right when a row's densities depend on no other row's discrete values, which is
-checked where the sites are found.
+checked where the sites are found. Rows may also depend on the row before them (`chain`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from jax.scipy.special import logsumexp
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
+from lowerbound.model.chain import Chain
 from lowerbound.model.density import density_of
 from lowerbound.model.finite import Group
 from lowerbound.model.program import Given, MaskMissing, Message, execute
@@ -79,7 +79,7 @@ class Summation:
                 handlers.trace() as messages,
                 _Without(self.hidden, self.moved),
                 MaskMissing(self.model.missing),
-                handlers.substitute(data=self.first),
+                handlers.substitute(data=jax.tree.map(jnp.asarray, self.first)),
             ):
                 result = original(*args, **kwargs)
             latents = {name: messages[name]["value"] for name in continuous}
@@ -87,7 +87,7 @@ class Summation:
                 with handlers.block():
                     weights = self._weights(group, latents, args, kwargs)
                 names = ", ".join(site.name for site in group.sites)
-                numpyro.factor(f"sum over {names}", jnp.sum(logsumexp(weights, axis=0)))
+                numpyro.factor(f"sum over {names}", jnp.sum(group.totals(weights)))
             return result
 
         return program
@@ -95,7 +95,7 @@ class Summation:
     # -- given the continuous sites ----------------------------------------------------------------
 
     def log_weights(self, latents: Values, data: Values) -> tuple[Array, ...]:
-        """For each group log p(x, z = k | theta) of every state k and row, (states, *rows)."""
+        """For each group log p(x, z = k | theta) of every state k and row, as it arranges them."""
         args, kwargs = self.model.arguments.call(self.model._inputs(data))
         with self.model._mode():
             return tuple(self._weights(group, latents, args, kwargs) for group in self.groups)
@@ -104,7 +104,7 @@ class Summation:
         """P(z = k | x, theta) of every entry of the discrete sites, with a last axis for k."""
         found: dict[str, Array] = {}
         for group, log_weights in zip(self.groups, weights, strict=True):
-            found |= group.marginals(jax.nn.softmax(log_weights, axis=0))
+            found |= group.probabilities(log_weights)
         return {name: found[name] for name in self.names}
 
     def draw(self, weights: tuple[Array, ...], key: Array) -> dict[str, Array]:
@@ -112,22 +112,21 @@ class Summation:
         found: dict[str, Array] = {}
         for number, (group, log_weights) in enumerate(zip(self.groups, weights, strict=True)):
             own = jax.random.fold_in(key, number)
-            found |= group.indices(jax.random.categorical(own, log_weights, axis=0))
+            found |= group.draw(log_weights, own)
         return {name: found[name] for name in self.names}
 
     def _weights(
         self, group: Group, latents: Values, args: tuple[Any, ...], kwargs: Values
     ) -> Array:
-        """The log density of every row in every state, (states, *rows)."""
-        every = jnp.arange(group.states).reshape((-1,) + (1,) * len(group.rows))
-        every = jnp.broadcast_to(every, (group.states, *group.rows))
+        """The log density of every row in every state, as the group arranges them."""
+        every = jnp.asarray(group.patterns())
 
         def total(states: Array, latents: Values) -> Array:
             terms = self.row_terms(group, states, latents, args, kwargs)
             return sum(terms.values(), start=jnp.zeros(group.rows))
 
-        if not self.guarded:
-            return jax.vmap(lambda states: total(states, latents))(every)
+        if not self.guarded or isinstance(group, Chain):
+            return group.arranged(jax.vmap(lambda states: total(states, latents))(every))
         # The slope of an impossible state may be 0 * inf: such a row takes a possible state.
         fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
         possible = jax.vmap(lambda states: total(states, fixed))(every) > -jnp.inf
@@ -150,7 +149,7 @@ class Summation:
         )
         with numpyro.validation_enabled(False):
             densities = {n: density_of(messages[n], "").log_prob() for n in group.terms}
-        return {name: group.by_row(log_prob) for name, log_prob in densities.items()}
+        return {name: group.by_row(log_prob, name) for name, log_prob in densities.items()}
 
 
 class _Without(Messenger):  # type: ignore[misc]
