@@ -318,18 +318,40 @@ def test_too_many_states_are_refused():
 def test_sites_of_different_plates_that_meet_are_refused():
     def model(y):
         m = numpyro.sample("m", dist.Normal(0.0, 1.0))
-        regime = numpyro.sample("regime", dist.Bernoulli(0.5))
-        with numpyro.plate("rows", len(y)):
-            z = numpyro.sample("z", dist.Bernoulli(0.5))
-            numpyro.sample("y", dist.StudentT(3.0, m * z + regime, 1.0), obs=y)
+        with numpyro.plate("rows", y.shape[0], dim=-2):
+            r = numpyro.sample("r", dist.Bernoulli(0.5))
+        with numpyro.plate("columns", y.shape[1], dim=-1):
+            c = numpyro.sample("c", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.StudentT(3.0, m * r + c, 1.0), obs=y)
 
-    text, line = refusal(model, np.arange(30.0))
+    text, line = refusal(model, np.arange(30.0).reshape(6, 5))
     assert text == (
-        "Discrete sites of different shapes meet in site 'y': 'regime' scalar, 'z' (30,)   "
-        f"(test_enumerated.py:{line + 5}).\n"
+        "Discrete sites of different shapes meet in site 'y': 'r' (6, 1), 'c' (5,)   "
+        f"(test_enumerated.py:{line + 6}).\n"
         "Expected discrete sites that meet to have one value in each row of the same plate. Sum "
         "some of them out of the model yourself."
     )
+
+
+def test_a_site_that_all_rows_share():
+    def model(y):
+        m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        regime = numpyro.sample("regime", dist.Bernoulli(0.3))
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Bernoulli(0.4))
+            numpyro.sample("y", dist.Normal(m * z + 0.1 * regime, 1.0), obs=y)
+
+    y = np.linspace(-1.0, 2.0, 30)
+    with jax.enable_x64(True):
+        summed = enumerated(trace_model(model, (y,))).summed()
+        found = summed.log_density({"m": jnp.asarray(0.8)}, summed.arguments.data)
+
+    def density(values):
+        return np.exp(-0.5 * values**2) / np.sqrt(2 * np.pi)
+
+    rows = [np.prod(0.4 * density(y - 0.8 - r) + 0.6 * density(y - r)) for r in (0.0, 0.1)]
+    expected = np.log(density(0.8)) + np.log(0.7 * rows[0] + 0.3 * rows[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_a_support_that_discrete_values_decide_is_refused():

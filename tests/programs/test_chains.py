@@ -255,7 +255,7 @@ def test_a_fit_of_fifty_steps():
     assert fit.sd("stay") == pytest.approx(sd, rel=0.05)
     assert np.mean((fit.mean("z") > 0.5) == states) > 0.9
     assert fit.sample(10)["z"].shape == (10, 50)
-    assert "'z' summed out of log p, along chains of 50 rows with 2 states." in fit.plan.notes
+    assert "'z' summed out of log p, along 50 rows with 2 states each." in fit.plan.notes
 
 
 def _chain(stay, y):

@@ -64,7 +64,7 @@ class Chain(Group):
     @property
     def text(self) -> str:
         """What is summed over, in words."""
-        return f"along chains of {self.length} rows with {self.own_states} states"
+        return f"along {self.length} rows with {self.own_states} states each"
 
     def site_states(self, own: Array | np.ndarray, site: Finite) -> Array | np.ndarray:
         """The state of a site in its own rows, given those of all rows."""
