@@ -33,6 +33,7 @@ __all__ = [
     "ShapeError",
     "SupportError",
     "TooManyComponentsError",
+    "UncertifiedError",
     "UnsupportedModelError",
     "UnusedDataError",
     "ZeroVarianceError",
@@ -369,6 +370,22 @@ class CertificateError(LowerboundError):
             f"NumPyro's log density is {expected!r}.\n"
             "Expected equality up to rounding. This is a fault of the derivation, not of the "
             "model: please report it with the model."
+        )
+
+
+class UncertifiedError(LowerboundError):
+    """No point was found at which the derived form of log p could be checked."""
+
+    def __init__(self, tried: int, sites: Sequence[str] = ()) -> None:
+        self.tried, self.sites = tried, tuple(sites)
+        where = f" Where it was tried last, {_names(sites)} has density zero." if sites else ""
+        super().__init__(
+            f"The derived form of log p(x, z) could not be checked: the log density is not finite "
+            f"at any of {tried} points, with the likeliest value of every discrete site at each."
+            f"{where}\n"
+            "Expected points of positive density, to compare it with NumPyro's own there. Check "
+            "the data against the model: an impossible value, or a scale that underflows. "
+            "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation."
         )
 
 

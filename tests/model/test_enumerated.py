@@ -115,7 +115,42 @@ def alike(y):
         numpyro.sample("y", dist.StudentT(4.0, z, 1.0), obs=y)
 
 
+def annotators(y):
+    """A reader who attends (s = 0) says the truth c: the two exclude values of each other."""
+    idle = numpyro.sample("idle", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    said = jax.nn.sigmoid(numpyro.sample("said", dist.Normal(0.0, 1.0)))
+    with numpyro.plate("items", 2, dim=-2):
+        c = numpyro.sample("c", dist.Categorical(jnp.array([0.3, 0.7])))
+        with numpyro.plate("readers", 3, dim=-1):
+            s = numpyro.sample("s", dist.Bernoulli(logits=idle))
+            anything = jnp.stack([said, 1 - said])
+            probs = jnp.where(s[..., None] == 0, jax.nn.one_hot(c, 2), anything)
+            numpyro.sample("y", dist.Categorical(probs), obs=y)
+
+
+def which_model(y):
+    """One choice for all rows, and a choice in each."""
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    heavy = numpyro.sample("heavy", dist.Bernoulli(0.4))
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("y", dist.StudentT(2.0 + 9.0 * (1 - heavy), m * z, 1.0), obs=y)
+
+
+def visits(y):
+    """A place may be empty, and a visit may not take place: a count says that neither is so."""
+    rate = numpyro.sample("rate", dist.Normal(0.0, 1.0))
+    with numpyro.plate("places", 2, dim=-2):
+        here = numpyro.sample("here", dist.Bernoulli(0.4))
+        with numpyro.plate("visits", 2, dim=-1):
+            seen = numpyro.sample("seen", dist.Bernoulli(0.5))
+            numpyro.sample("y", dist.Poisson(jnp.exp(rate) * here * seen), obs=y.reshape(2, 2))
+
+
 MODELS = [
+    (annotators, np.array([[0, 0, 1], [1, 1, 1]])),
+    (which_model, Y),
+    (visits, COUNTS[[0, 1, 0, 2]]),  # an empty place is impossible in one row, and some visits
     (mixture, Y),
     (mixture, np.ma.masked_array(Y, [False, True, False, False])),
     (two_sites, Y[:3]),

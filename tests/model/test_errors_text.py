@@ -80,6 +80,15 @@ def test_not_conjugate_without_a_family_gives_the_reason():
             "model: please report it with the model.",
         ),
         (
+            errors.UncertifiedError(40, ["y"]),
+            "The derived form of log p(x, z) could not be checked: the log density is not finite "
+            "at any of 40 points, with the likeliest value of every discrete site at each. Where "
+            "it was tried last, 'y' has density zero.\n"
+            "Expected points of positive density, to compare it with NumPyro's own there. Check "
+            "the data against the model: an impossible value, or a scale that underflows. "
+            "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation.",
+        ),
+        (
             errors.DecreasingBoundError(-1.0, -2.0, 3),
             "The ELBO fell from -1.0 to -2.0 nats in sweep 3.\n"
             "Expected a coordinate sweep never to lower it. This is a fault or a loss of "

@@ -30,6 +30,7 @@ from lowerbound.fit.start import Chance, chances, from_prior, narrowed, start
 from lowerbound.joint import inputs_of
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy import evaluate
+from lowerbound.joint.impossible import is_impossible
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
 from lowerbound.update import State
@@ -205,24 +206,35 @@ class ExactInner:
         return state.naturals, self._checked(arrays, state, bound)
 
     def _checked(self, arrays: tuple[Array, ...], state: State, bound: Array) -> Array:
-        """The bound, or NaN where rounding may decide it.
+        """The bound; -inf where q has weight on what cannot be, NaN where rounding may decide.
 
         Far from the posterior large summands cancel: at mu^2 / tau^2 = 1e20 nothing is left.
         """
         parts = [abs(evaluate(s, arrays, state.means)) for s in self.engine.joint.summands]
         rounding = float(np.finfo(float).eps) * sum(parts, start=jnp.zeros(()))
-        return jnp.where(rounding < ROUNDING, bound, jnp.nan)
+        settled = jnp.where(rounding < ROUNDING, bound, jnp.nan)
+        return jnp.where(is_impossible(bound), -jnp.inf, settled)
 
     def _arrays(self, theta: Mapping[str, Array]) -> tuple[Array, ...]:
         return self.engine.joint.compress({**self.inputs, **given_inputs(theta)})
 
 
-def exact_solver(model: Model, sites: Sequence[str], seed: int) -> Solver:
+def exact_solver(
+    model: Model, sites: Sequence[str], transforms: Sequence[Transform], seed: int
+) -> Solver:
     """Exact updates of what is left in a conditioned program.
 
     Raises NotConjugateError where some term fits no factor.
     """
-    engine = engine_for(model, np.dtype(float))
+
+    def varied(number: int) -> dict[str, Array]:
+        """Values of theta, wider apart from one point of the certificate to the next."""
+        u = np.random.default_rng(number).normal(size=len(sites)) * number**0.5
+        return given_inputs(
+            {s: t(u[i]) for i, (s, t) in enumerate(zip(sites, transforms, strict=True))}
+        )
+
+    engine = engine_for(model, np.dtype(float), varied=varied)
     seeded = assignments(engine, model)
     chance = None
     if len(engine.joint.blocks) > 1 or engine.joint.blocks[0].sequential:

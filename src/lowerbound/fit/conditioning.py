@@ -81,7 +81,7 @@ def run_conditioned(
         if len(sites) == len(model.latent):
             solver = point_solver(model)
         elif inner_factory is None:
-            solver = exact_solver(conditioned(model, sites, args, kwargs), sites, seed)
+            solver = exact_solver(conditioned(model, sites, args, kwargs), sites, transforms, seed)
         else:
             solver = inner_factory(conditioned(model, sites, args, kwargs), sites)
         profile = Profile(solver, sites, transforms)

@@ -156,11 +156,13 @@ def engine_for(
     apart: bool = False,
     origins: Mapping[str, np.ndarray] | None = None,
     spread: Spread | None = None,
+    varied: Callable[[int], Mapping[str, Any]] | None = None,
 ) -> Engine:
     """The engine of a model, from the cache when an equal program was derived before.
 
     `origins` are the points from which Gaussian sites are measured (joint.derive); `spread` the
-    devices that hold the rows. Raises NotConjugateError when some term fits no factor.
+    devices that hold the rows; `varied` changes data from point to point where the derivation is
+    certified. Raises NotConjugateError when some term fits no factor.
     """
     shapes = {name: np.shape(origin) for name, origin in (origins or {}).items()}
     digested, joint = _derivation(model, partition, weighted, apart, shapes)
@@ -176,8 +178,8 @@ def engine_for(
     if small is not None:
         other = multi_affine(small, partition, weighted, apart=small.local if apart else ())
         if _outline(other) == _outline(joint):
-            check = _certificate(small, other, weighted, {})
-    check = check or _certificate(model, joint, weighted, origins or {})
+            check = _certificate(small, other, weighted, {}, varied)
+    check = check or _certificate(model, joint, weighted, origins or {}, varied)
     sweep = Sweep(family, joint.summands, sweep_order(joint))
     engine = Engine(joint, family, sweep, dtype, in_background(check), spread)
     _remember(_engines, key, engine)
@@ -229,12 +231,13 @@ def _certificate(
     joint: Joint,
     weighted: Mapping[str, int] | None,
     origins: Mapping[str, np.ndarray],
+    varied: Callable[[int], Mapping[str, Any]] | None,
 ) -> Callable[[], None]:
     data = inputs_of(model)
     if weighted:
         data["weights"] = np.ones(row_count(model, weighted))
     data |= {origin_name(name): origin for name, origin in origins.items()}
-    return certificate(joint, data, MeanField.of(joint.blocks).statistics)
+    return certificate(joint, data, MeanField.of(joint.blocks).statistics, varied=varied)
 
 
 def fewer_rows(model: Model) -> Model | None:

@@ -41,8 +41,9 @@ from lowerbound.fit.scalars import (
     work_of,
 )
 from lowerbound.fit.score_fit import check_score
-from lowerbound.joint import Joint
+from lowerbound.joint import Joint, inputs_of
 from lowerbound.joint.derive import domain_of
+from lowerbound.joint.impossible import is_impossible
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.model import Model, trace_model
 from lowerbound.model.augment import AugmentationError, augmented, possible
@@ -219,13 +220,26 @@ class _Climb:
         if structure.residuals:
             self.note("coordinate ascent", False, "some terms fit no factor (see exact)")
             return None
+        excluding = exclusions(self.joint, self.model)
+        if excluding and self._summable():
+            self.note("coordinate ascent", False, f"{_names(excluding)} exclude values of each "
+                      "other, which independent factors cannot say")  # fmt: skip
+            return None
         how = " (some expectations by quadrature)" if by_quadrature(structure) else ""
         self.note("coordinate ascent", True, f"every site has an optimal factor{how}")
         return CAVI()
 
+    def _summable(self) -> bool:
+        """Whether a Gaussian is affordable, with the discrete sites summed out."""
+        discrete = discrete_sites(self.model)
+        size = sum(math.prod(s.shape) for n, s in self.model.latent.items() if n not in discrete)
+        return 0 < size <= FULL_BELOW and can_be_summed(self.model)
+
     def augmented(self) -> CAVI | None:
         """Auxiliary sites that make every update exact, where a Gaussian is out of reach."""
         residuals = self.joint.structure.residuals
+        if not residuals:
+            return None
         kinds = {site.name: site.distribution for site in self.model.sites}
         discrete = discrete_sites(self.model)
         choices = {
@@ -321,6 +335,21 @@ class _Climb:
 def independent(structure: Structure) -> bool:
     """Whether no term joins two factors, so that their product is the posterior."""
     return all(len(summand.blocks) <= 1 for summand in structure.summands)
+
+
+def exclusions(joint: Joint, model: Model) -> tuple[str, ...]:
+    """The discrete sites of which some values together are impossible, where there are such."""
+    blocks = {block.number: block for block in joint.blocks if block.kind == "categorical"}
+    meeting = [s for s in joint.structure.summands if len(s.blocks & set(blocks)) > 1]
+    if not meeting:
+        return ()
+    arrays = joint.compress(inputs_of(model))
+    found: set[str] = set()
+    for summand in meeting:
+        low = [is_impossible(arrays[slot].min(initial=0.0)) for slot, _ in summand.constants]
+        if any(low) or is_impossible(summand.coefficient):
+            found |= {site for n in summand.blocks if n in blocks for site in blocks[n].sites}
+    return tuple(name for name in model.latent if name in found)
 
 
 def by_quadrature(structure: Structure) -> bool:

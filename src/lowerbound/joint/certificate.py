@@ -1,10 +1,13 @@
 """The certificate: the derived form equals NumPyro's own log density, checked at derive time.
 
-A wrong rule then raises instead of giving a wrong posterior.
+A wrong rule then raises instead of giving a wrong posterior. Where both say that a point has
+density zero, nothing has been compared: discrete values that the data allow, and other scales, are
+looked for until both are finite.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +17,12 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from lowerbound.compiled import quickly
-from lowerbound.errors import CertificateError
-from lowerbound.joint.derive import Latent, split_inputs
-from lowerbound.joint.energy import Statistics, evaluate
+from lowerbound.errors import CertificateError, UncertifiedError
+from lowerbound.joint.derive import split_inputs
+from lowerbound.joint.energy import Statistics, evaluate, gradient
+from lowerbound.joint.impossible import IMPOSSIBLE, is_impossible
 from lowerbound.joint.multiaffine import Joint, origin_name
+from lowerbound.joint.points import MOVED, extras_of, random_point
 
 RELATIVE_TOLERANCE = 1e-9
 # NumPyro's densities of these use JAX's betaln, which has seven digits where an argument exceeds 8.
@@ -27,6 +32,14 @@ SEVEN_DIGITS_TOLERANCE = 1e-6
 # there the equality is asked for nearer to zero.
 NEARER = (1.0, 0.1, 0.01, 0.001)
 SINGLE_TOLERANCE = 1e-5  # where the program itself computes with float32 constants
+MOST_POINTS = 40  # that are tried until both densities are finite at one
+ROUNDS = 3  # of choosing the likeliest value of every discrete site in turn
+CLIPPED = (
+    20.0  # nats: the least that NumPyro takes off for what is impossible (log of rounding: 36)
+)
+UNDERFLOW = -600.0  # where the log of a probability that has underflown is -inf in the program
+
+Values = dict[str, Any]
 
 
 def check_certificate(
@@ -38,7 +51,8 @@ def check_certificate(
 ) -> None:
     """Raise CertificateError unless energy(t(z)) = log p(x, z) at random points z.
 
-    `statistics` maps site values and compressed data to the blocks' point statistics.
+    `statistics` maps site values and compressed data to the blocks' point statistics. Raises
+    UncertifiedError where no point with a positive density is found.
     """
     certificate(joint, data, statistics, draws, seed)()
 
@@ -49,116 +63,150 @@ def certificate(
     statistics: Callable[[Mapping[str, jax.Array], Sequence[jax.Array]], Statistics],
     draws: int = 2,
     seed: int = 0,
+    varied: Callable[[int], Mapping[str, Any]] | None = None,
 ) -> Callable[[], None]:
     """The check of `check_certificate`, traced now; compiled and run when it is called.
 
+    `varied(number)` are those of the data that are not the same at every point.
+
     NumPyro's handlers are not safe to use from several threads, XLA's compiler is.
     """
+    tables = {
+        latent.name: np.asarray(latent.support_values)
+        for latent in joint.program.latents
+        if latent.domain == "discrete"
+    }
 
     @quickly
-    def both(arrays: Mapping[str, Any], values: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
-        compressed = joint.compress(arrays)
-        centred = {n: v - arrays.get(origin_name(n), 0) for n, v in values.items()}
-        point = statistics(centred, compressed)
+    def both(arrays: Mapping[str, Any], values: Values) -> tuple[jax.Array, ...]:
+        compressed, point = _at(joint, statistics, arrays, values)
         parts = jnp.stack([evaluate(s, compressed, point) for s in joint.summands])
+        named = {n: jnp.asarray(tables[n])[v] if n in tables else v for n, v in values.items()}
         derived = parts.sum() + _base_measure(joint, values)
         # Summands may cancel, so rounding is judged on the scale of their absolute sum.
-        expected = joint.model.log_density(values, *split_inputs(joint.model, arrays))
-        return derived, expected, abs(parts).sum()
+        expected = joint.model.log_density(named, *split_inputs(joint.model, arrays))
+        return derived, expected, abs(parts).sum(), parts
 
-    extras = _extras(joint, data)
-    points = []
-    for number in range(draws):
+    extras = extras_of(joint, data)
+    other = {
+        latent.name: [
+            np.asarray(joint.model.draw(jax.random.key(seed + number))[latent.name])
+            for number in range(draws)
+        ]
+        for latent in joint.program.latents
+        if latent.domain == "other"
+    }
+
+    def point(number: int) -> Values:
         rng = np.random.default_rng((seed, number))
-        points.append(
-            {
-                latent.name: random_point(latent, rng, extras.get(latent.name, {}))
-                if latent.domain != "other"
-                else np.asarray(joint.model.draw(jax.random.key(seed + number))[latent.name])
-                for latent in joint.program.latents
-            }
-        )
-    lowered = both.lower(dict(data), points[0])
-    curved = any(summand.curved for summand in joint.summands)
+        moved = MOVED[number % len(MOVED)]
+        return {
+            latent.name: other[latent.name][number % draws]
+            if latent.name in other
+            else random_point(latent, rng, extras.get(latent.name, {}), moved)
+            for latent in joint.program.latents
+        }
+
+    lowered = both.lower(dict(data), point(0))
     real = {latent.name for latent in joint.program.latents if latent.domain == "real"}
-    single = " f32[" in str(joint.program.jaxpr) or ":f32[" in str(joint.program.jaxpr)
-    kinds = {fixed["kind"] for fixed in joint.program.static.values()}
-    tolerance = RELATIVE_TOLERANCE
-    if kinds & _SEVEN_DIGITS:
-        tolerance = SEVEN_DIGITS_TOLERANCE
-    if single:
-        tolerance = SINGLE_TOLERANCE
+    curved = any(summand.curved for summand in joint.summands)
+    tolerance = _tolerance(joint)
 
     def check() -> None:
         compiled = lowered.compile()
-        for values in points:
+
+        def compared(inputs: Values, values: Values) -> tuple[float, Sequence[str] | None]:
+            """NumPyro's log density; None where it is the derived one, else what is impossible."""
             for share in NEARER:
                 scaled = {n: share * v if n in real else v for n, v in values.items()}
-                derived, expected, size = map(float, compiled(dict(data), scaled))
-                if abs(derived - expected) <= tolerance * (size + abs(expected) + 1.0):
-                    break
-                clipped = curved and expected > derived and share > NEARER[-1]
-                if not clipped:
+                *totals, parts = compiled(inputs, scaled)
+                derived, expected, size = map(float, totals)
+                nothing = _nothing(derived, expected)
+                if not nothing and abs(derived - expected) <= tolerance * (
+                    size + abs(expected) + 1.0
+                ):
+                    return expected, None
+                # Clips of the program, or a predictor that is far out.
+                again = nothing or (curved and expected > derived)
+                if not again:
                     raise CertificateError(derived, expected)
+            if not nothing:
+                raise CertificateError(derived, expected)
+            low = [not value > 0.5 * IMPOSSIBLE for value in np.asarray(parts)]
+            return expected, [s.site for s, at in zip(joint.summands, low, strict=True) if at]
+
+        agreed = 0
+        for number in range(MOST_POINTS):
+            values, inputs = point(number), dict(data)
+            if varied is not None:
+                inputs |= varied(number)
+            before, zero = compared(inputs, values)
+            if zero is not None and tables:
+                values = _likelier(joint, inputs, statistics, values)
+                after, zero = compared(inputs, values)
+                if zero is None and before > after - CLIPPED:
+                    raise CertificateError(-math.inf, before)
+            agreed += zero is None
+            if agreed == draws:
+                return
+        if not agreed:
+            raise UncertifiedError(MOST_POINTS, list(dict.fromkeys(zero or ())))
 
     return check
 
 
-def random_point(
-    latent: Latent, rng: np.random.Generator, extras: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """A random point of a latent site's support, inside what the data allow."""
-    shape = latent.shape
-    match latent.domain:
-        case "positive" | "polya_gamma" | "inverse_gaussian":
-            return np.exp(rng.normal(size=shape))
-        case "unit":
-            return rng.uniform(0.05, 0.95, size=shape)
-        case "interval":
-            return _between(latent.lower, latent.upper, rng, shape)
-        case "simplex":
-            return rng.dirichlet(np.ones(shape[-1]), size=shape[:-1])
-        case "matrix":
-            root = rng.normal(size=shape)
-            return root @ np.swapaxes(root, -1, -2) + np.eye(shape[-1])
-        case "discrete":
-            return rng.choice(np.asarray(latent.support_values), size=shape)
-        case "count" if "total" in extras:
-            axis = next(a for a in range(len(shape)) if _without(shape, a) == extras["total"].shape)
-            share = np.full(shape[axis], 1.0 / shape[axis])
-            return np.moveaxis(rng.multinomial(extras["total"].astype(int), share), -1, axis) * 1.0
-        case "count":
-            return rng.poisson(2.0, size=shape) * 1.0
-        case _ if "lower" in extras:
-            away = np.abs(rng.normal(size=shape)) + 0.01
-            above = np.isfinite(extras["lower"])
-            return np.where(above, extras["lower"] + away, extras["upper"] - away)
-    return rng.normal(size=shape)
+def _nothing(derived: float, expected: float) -> bool:
+    """Whether a comparison of two log densities would say nothing: at least one is log 0."""
+    if math.isnan(expected) or is_impossible(expected):
+        return not math.isfinite(derived) or derived < UNDERFLOW or math.isnan(expected)
+    return bool(is_impossible(derived))
 
 
-def _between(
-    lower: float, upper: float, rng: np.random.Generator, shape: tuple[int, ...]
-) -> np.ndarray:
-    if np.isfinite(lower) and np.isfinite(upper):
-        return lower + (upper - lower) * rng.uniform(0.05, 0.95, size=shape)
-    away = np.exp(rng.normal(size=shape))
-    return lower + away if np.isfinite(lower) else upper - away
+def _tolerance(joint: Joint) -> float:
+    kinds = {fixed["kind"] for fixed in joint.program.static.values()}
+    if " f32[" in str(joint.program.jaxpr) or ":f32[" in str(joint.program.jaxpr):
+        return SINGLE_TOLERANCE
+    return SEVEN_DIGITS_TOLERANCE if kinds & _SEVEN_DIGITS else RELATIVE_TOLERANCE
 
 
-def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], *shape[axis + 1 :])
+def _at(
+    joint: Joint,
+    statistics: Callable[..., Statistics],
+    arrays: Mapping[str, Any],
+    values: Mapping[str, Any],
+) -> tuple[tuple[jax.Array, ...], Statistics]:
+    """The compressed data, and the statistics of a point."""
+    compressed = joint.compress(arrays)
+    centred = {n: v - arrays.get(origin_name(n), 0) for n, v in values.items()}
+    return compressed, statistics(centred, compressed)
 
 
-def _extras(joint: Joint, data: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    restricted = [block for block in joint.blocks if block.extras and block.kind != "free"]
-    if not restricted:
-        return {}
-    arrays = joint.compress(data)
-    return {
-        site: {name: np.asarray(arrays[slot]) for name, slot in block.extras.items()}
-        for block in restricted
-        for site in block.sites
-    }
+def _likelier(
+    joint: Joint, data: Mapping[str, Any], statistics: Callable[..., Statistics], values: Values
+) -> Values:
+    """The point with every discrete site at its likeliest value given the others, in turn.
+
+    The derivative of the energy at a point is the complete conditional (eq:exp-fam-cavi).
+    """
+    discrete = [block for block in joint.blocks if block.kind == "categorical"]
+
+    @quickly
+    def chosen(arrays: Mapping[str, Any], values: Values) -> Values:
+        compressed, point = _at(joint, statistics, arrays, values)
+        # Elements that meet in one term take turns: the even ones, then the odd ones.
+        for turn in range(ROUNDS):
+            for block in discrete:
+                logits = gradient(joint.summands, compressed, point, block.number)["indicator"]
+                best = jnp.argmax(logits, axis=-1)
+                if block.sequential:
+                    old = block.pack(values)["z"]
+                    own = jnp.arange(best.size).reshape(best.shape) % 2 == turn % 2
+                    best = jnp.where(own, best, old)
+                values = {**values, **block.unpack({"z": best})}
+                _, point = _at(joint, statistics, arrays, values)
+        return values
+
+    return {name: np.asarray(value) for name, value in chosen(data, values).items()}
 
 
 def _base_measure(joint: Joint, values: Mapping[str, jax.Array]) -> jax.Array:

@@ -18,6 +18,7 @@ from jax.scipy.special import gammaln, multigammaln
 
 from lowerbound.joint.algebra import is_positive
 from lowerbound.joint.expression import OPERATIONS
+from lowerbound.joint.impossible import possible
 from lowerbound.joint.indicators import elementwise
 from lowerbound.joint.matrices import inverse, log_determinant
 from lowerbound.joint.monomials import exponential, logarithm, monomial, power, with_atom
@@ -131,11 +132,22 @@ def pick(table: Operand, x: Operand) -> Outcome:
 # Densities
 
 
+SMALLEST_SCALE = 1e-150  # the square of what is smaller underflows; it is 0 to all digits
+
+
 def _normal(x: Operand, loc: Operand, scale: Operand) -> Operand:
+    scale = elementwise("scale", _nonzero, [scale], lambda value: value)
     square = power(add(x, times(loc, -1.0)), 2.0)
     return add(
         times(-0.5, square, power(scale, -2.0)), times(-1.0, logarithm(scale)), -0.5 * LOG_TWO_PI
     )
+
+
+def _nonzero(scale: Array) -> Array:
+    """Constant scales, away from zero: what underflows there is a latent value that is zero."""
+    if is_static(scale):
+        return np.maximum(scale, SMALLEST_SCALE)
+    return jnp.maximum(scale, SMALLEST_SCALE)
 
 
 def _log_normal(x: Operand, loc: Operand, scale: Operand) -> Operand:
@@ -279,7 +291,7 @@ def _x_log(x: Operand, y: Operand) -> Operand:
     def on_constants(a: Array, b: Array) -> Array:
         from jax.scipy.special import xlogy
 
-        return xlogy(_float(a), _float(b))
+        return possible(xlogy(_float(a), _float(b)))
 
     if not (isinstance(x, Value) and not x.is_constant) and not isinstance(y, Poison):
         value = lift(y)
@@ -300,7 +312,13 @@ def _may_diverge(log: Value) -> bool:
     return any(t[0] == "log" and not is_positive(t[1], False) for t in trees)
 
 
+def _finite(logits: Operand) -> Outcome:
+    """Logits with infinite ones as `IMPOSSIBLE`, or its opposite."""
+    return elementwise("logits", possible, [logits], lambda value: value)
+
+
 def _bernoulli_logits(x: Operand, logits: Operand) -> Operand:
+    logits = _finite(logits)
     return add(times(x, logits), times(-1.0, softplus(logits)))
 
 
@@ -309,6 +327,7 @@ def _binomial(x: Operand, probs: Operand, total_count: Operand) -> Operand:
 
 
 def _binomial_logits(x: Operand, logits: Operand, total_count: Operand) -> Operand:
+    logits = _finite(logits)
     return add(
         times(x, logits), times(-1.0, total_count, softplus(logits)), _log_choose(x, total_count)
     )
@@ -328,6 +347,7 @@ def _categorical(x: Operand, probs: Operand) -> Operand:
 
 
 def _categorical_logits(x: Operand, logits: Operand) -> Operand:
+    logits = _finite(logits)
     return add(pick(logits, x), times(-1.0, log_sum_exp(logits)))
 
 
@@ -340,6 +360,7 @@ def _multinomial(x: Operand, probs: Operand, total_count: Operand) -> Operand:
 
 
 def _multinomial_logits(x: Operand, logits: Operand, total_count: Operand) -> Operand:
+    logits = _finite(logits)
     normalised = add(logits, times(-1.0, _expand(log_sum_exp(logits), -1)))
     return add(
         total(times(x, normalised), [-1]),

@@ -63,14 +63,18 @@ def expose(values: Sequence[Value]) -> tuple[list[Factor[Atom]], list[Value]] | 
                     found[key] = Factor(factor.atom, (*factor.index[:-1], category))
     if not found:
         return [], list(values)
-    opened = [
-        Value(
-            (*value.shape, *(int(f.atom.parameter) for f in found.values())),
-            (*value.axes, *(f.index[-1] for f in found.values())),  # type: ignore[arg-type]
-            tuple(_open(refresh(term, axes), found, axes) for term in value.terms),
+    categories: list[Label] = [f.index[-1] for f in found.values()]  # type: ignore[misc]
+    opened = []
+    for value in values:
+        # a - a 1[z=k] k is one term in a once k is an axis: a (1 - k).
+        terms = [_open(refresh(term, axes), found, axes) for term in value.terms]
+        opened.append(
+            Value(
+                (*value.shape, *(int(f.atom.parameter) for f in found.values())),
+                (*value.axes, *categories),
+                merge_like(terms, (*axes, *categories)),
+            )
         )
-        for value in values
-    ]
     return list(found.values()), opened
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from lowerbound.joint.expression import Tree
 from lowerbound.joint.functions import raised as raised_expression
 from lowerbound.joint.functions import split_log
+from lowerbound.joint.impossible import possible
 from lowerbound.joint.indicators import elementwise, expose
 from lowerbound.joint.terms import Array, Atom, Factor, Term, is_static
 from lowerbound.joint.value import Operand, Poison, Value, add, constant, dense, lift, times
@@ -135,7 +136,10 @@ def logarithm(operand: Operand) -> Value | Poison:
             parts.append(times(log, atom.parameter))
         return add(*parts)
 
-    return elementwise("log", _numpy_or_jax("log"), [operand], inner, ("log", OPERAND))
+    def log(array: Array) -> Array:
+        return possible(_numpy_or_jax("log")(array))
+
+    return elementwise("log", log, [operand], inner, ("log", OPERAND))
 
 
 def exponential(operand: Operand) -> Value | Poison:

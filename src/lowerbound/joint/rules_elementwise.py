@@ -12,6 +12,7 @@ from jax import lax
 
 from lowerbound.joint import static
 from lowerbound.joint.expression import OPERATIONS, Tree, evaluate
+from lowerbound.joint.impossible import IMPOSSIBLE, without_infinity
 from lowerbound.joint.indicators import elementwise
 from lowerbound.joint.monomials import exponential, logarithm, power
 from lowerbound.joint.terms import Array, Factor, Term, is_static
@@ -66,7 +67,12 @@ def _is_finite(a: Operand, *, aval: Any, **_: Any) -> Outcome:
     def inner(value: Value) -> Outcome:
         return replace(value, terms=(Term(1.0),))
 
-    return elementwise("is_finite", _on_constants("is_finite", lax.is_finite, float), [a], inner)
+    def on_constants(array: Array) -> Array:
+        isfinite = np.isfinite if is_static(array) else jnp.isfinite
+        found: Array = isfinite(array) & (abs(array) != -IMPOSSIBLE)  # log 0, as a number
+        return found
+
+    return elementwise("is_finite", on_constants, [a], inner)
 
 
 def _logical(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
@@ -147,6 +153,7 @@ def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
 
     def on_constants(which: Array, *arrays: Array) -> Array:
         where = np.where if all(map(is_static, (which, *arrays))) else jnp.where
+        arrays = tuple(without_infinity(array) for array in arrays)
         chosen = arrays[-1]
         for number in reversed(range(len(arrays) - 1)):
             chosen = where(which == number, arrays[number], chosen)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.impossible import finite
 from lowerbound.joint.terms import (
     Array,
     Atom,
@@ -215,13 +216,17 @@ def times(*operands: Operand) -> Value | Poison:
     poison = first_poison(operands)
     if poison:
         return poison.spread(np.broadcast_shapes(*map(shape_of, operands)), operands)
-    first, *rest = broadcast([lift(o) for o in operands])
+    first, *rest = broadcast([_finite(lift(o)) for o in operands])
     axes = frozenset(first.labels)
     terms = list(first.terms)
     for value in rest:
         products = [multiply(a, refresh(b, axes), axes) for a in terms for b in value.terms]
         terms = [product for product in products if product is not None]
     return Value(first.shape, first.axes, merge_like(terms, first.labels))
+
+
+def _finite(value: Value) -> Value:
+    return replace(value, terms=tuple(map(finite, value.terms)))
 
 
 def merge_like(terms: list[Term], axes: tuple[Label, ...]) -> tuple[Term, ...]:

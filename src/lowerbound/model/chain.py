@@ -109,6 +109,10 @@ class Chain(Group):
             weights = jnp.where(row % period == phase, apart.transpose(axes), weights)
         return weights
 
+    def instead(self, possible: Array) -> Array | None:
+        """A row is not free to change its state: its neighbours meet it."""
+        return None
+
     def windows(self, states: np.ndarray) -> tuple[np.ndarray, ...]:
         """The index into the weights of every row, where rows are in given states."""
         shared, own = np.divmod(states, self.own_states)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, Poisson
 from numpyro.distributions.distribution import (
     ExpandedDistribution,
     Independent,
@@ -44,12 +44,25 @@ class Density:
         if self.mask is False:
             return jnp.zeros(self.batch_shape)
         with numpyro.validation_enabled(False):
-            log_prob = jnp.broadcast_to(self.distribution.log_prob(self.value), shape)
+            distribution = _with_slope(self.distribution, self.value)
+            log_prob = jnp.broadcast_to(distribution.log_prob(self.value), shape)
         if self.mask is not None and self.mask is not True:
             log_prob = jnp.where(self.mask, log_prob, 0.0)
         if self.scale is not None:
             log_prob = log_prob * self.scale
         return jnp.sum(log_prob, axis=tuple(range(len(self.batch_shape), len(shape))))
+
+
+def _with_slope(distribution: Distribution, value: Any) -> Distribution:
+    """The distribution, with the slope of 0 log(rate) at a rate of zero 0, as it is, and not 0/0.
+
+    A rate times a discrete site is zero for some of its values.
+    """
+    if not isinstance(distribution, Poisson) or distribution.is_sparse:
+        return distribution
+    rate = jnp.asarray(distribution.rate, float)
+    smallest = jnp.where(value == 0, float(np.finfo(rate.dtype).tiny), 0.0)
+    return Poisson(jnp.maximum(rate, smallest), validate_args=False)
 
 
 @dataclass(frozen=True)

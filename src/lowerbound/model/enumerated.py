@@ -18,6 +18,7 @@ from lowerbound.errors import UnsupportedModelError
 from lowerbound.model.chain import Chain
 from lowerbound.model.dependence import dependence, evaluator
 from lowerbound.model.finite import Finite, Group, row_axes
+from lowerbound.model.nested import Nested
 from lowerbound.model.program import Message, execute
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.summation import Summation
@@ -154,6 +155,10 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
             batches = [term.batch_shape for term in terms if name in parents[term.name]]
             rows = row_axes(site.batch_shape, batches) if apart else (1,) * len(site.batch_shape)
             sites.append(Finite(name, np.asarray(site.support_values), rows, site.shape))
+        if len({_stripped(site.rows) for site in sites}) > 1:
+            nested = Nested.of(sites, [term.name for term in terms], parents)
+            if nested is not None:
+                return nested
         longest = max((_stripped(site.rows) for site in sites), key=math.prod)
         return Group(tuple(sites), tuple(term.name for term in terms), longest)
 
@@ -272,6 +277,8 @@ class _Anywhere(Messenger):  # type: ignore[misc]
 
 
 def _mismatch(group: Group, term: Site) -> str | None:
+    if isinstance(group, Nested):
+        return None
     shapes = {site.name: _stripped(site.rows) for site in group.sites}
     if len(set(shapes.values())) == 1:
         return None

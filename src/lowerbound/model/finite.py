@@ -95,6 +95,13 @@ class Group:
         """The weights of states, given the log densities of the rows in every run."""
         return found
 
+    def instead(self, possible: Array) -> Array | None:
+        """The states to take in every run, possible ones; None where there is no such way.
+
+        The slope of an impossible state may be 0 * inf.
+        """
+        return jnp.where(possible, self.patterns(), jnp.argmax(possible, axis=0))
+
     def windows(self, states: np.ndarray) -> tuple[np.ndarray, ...]:
         """The index into the weights of every row, where rows are in given states."""
         return (states, *np.indices(self.rows))
@@ -147,6 +154,7 @@ class Group:
 
     def by_row(self, log_prob: Array, term: str = "") -> Array:
         """A log density summed to one number for each row."""
+        log_prob = log_prob.reshape((1,) * (len(self.rows) - log_prob.ndim) + log_prob.shape)
         padded = (1,) * (log_prob.ndim - len(self.rows)) + self.rows
         axes = tuple(i for i, n in enumerate(padded) if n == 1)
         return jnp.sum(log_prob, axis=axes, keepdims=True).reshape(self.rows)

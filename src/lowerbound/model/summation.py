@@ -21,7 +21,6 @@ from jax import Array
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from lowerbound.model.chain import Chain
 from lowerbound.model.density import density_of
 from lowerbound.model.finite import Group
 from lowerbound.model.program import Given, MaskMissing, Message, execute
@@ -125,14 +124,16 @@ class Summation:
             terms = self.row_terms(group, states, latents, args, kwargs)
             return sum(terms.values(), start=jnp.zeros(group.rows))
 
-        if not self.guarded or isinstance(group, Chain):
-            return group.arranged(jax.vmap(lambda states: total(states, latents))(every))
-        # The slope of an impossible state may be 0 * inf: such a row takes a possible state.
-        fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
-        possible = jax.vmap(lambda states: total(states, fixed))(every) > -jnp.inf
-        instead = jnp.where(possible, every, jnp.argmax(possible, axis=0))
-        found = jax.vmap(lambda states: total(states, latents))(instead)
-        return jnp.where(possible, found, -jnp.inf)
+        def run(states: Array, latents: Values) -> Array:
+            return jax.vmap(lambda one: total(one, latents))(states)
+
+        if self.guarded:
+            fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
+            possible = run(every, fixed) > -jnp.inf
+            instead = group.instead(possible)
+            if instead is not None:
+                return jnp.where(possible, run(instead, latents), -jnp.inf)
+        return group.arranged(run(every, latents))
 
     def row_terms(
         self,
