@@ -1,4 +1,4 @@
-# make setup | demo | test | bench | lint | typecheck | format | clean
+# make setup | demo | test | test-matrix | bench | lint | typecheck | format | clean
 # Needs Python 3.11 or newer and make; `make PYTHON=python3.12 setup` picks another interpreter.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow bench bench-posteriordb lint format typecheck clean
+.PHONY: help setup demo test test-slow test-matrix bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -34,6 +34,11 @@ test: lint typecheck
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow
 
+# The fast part on every supported Python, JAX and NumPyro, in environments of its own.
+# make test-matrix ARGS='--python 3.13 tests/family'
+test-matrix:
+	@$(PYTHON) -m tests.matrix $(ARGS)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,5 +61,5 @@ bench-posteriordb: setup
 	$(BIN)/python -m benchmarks.posteriordb $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .matrix build dist output .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
