@@ -42,8 +42,10 @@ class Program:
 def plain(cell: str) -> str:
     r"""A cell without magic; `%%time` and the like leave the code below them.
 
-    >>> plain("%matplotlib inline\\nx = 5\\n!ls")
-    'pass  # %matplotlib inline\\nx = 5\\npass  # !ls'
+    >>> print(plain("%matplotlib inline\nx = 5\n!ls"))
+    pass  # %matplotlib inline
+    x = 5
+    pass  # !ls
     """
     try:
         ast.parse(cell)

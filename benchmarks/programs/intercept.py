@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,7 +45,10 @@ class Hooks:
             for name in ("run", "init"):
                 self.replace(stein, name, self.optimiser)
         if "nested_sampling" in text:
-            module = importlib.import_module("numpyro.contrib.nested_sampling")
+            try:
+                module = importlib.import_module("numpyro.contrib.nested_sampling")
+            except ImportError:  # which the program then meets itself
+                return
             self.replace(module.NestedSampler, "run", self.nested)
             module.NestedSampler.get_samples = lambda self, *_, **__: self._samples
             module.NestedSampler.print_summary = lambda self: None
@@ -115,9 +118,23 @@ def model_of(kernel: Any) -> Any:
     while kernel is not None:
         model = getattr(kernel, "model", None) or getattr(kernel, "_model", None)
         if model is not None:
-            return model
+            return unwrapped(model)
         kernel = getattr(kernel, "inner_kernel", None)
     return None
+
+
+def unwrapped(model: Any) -> Any:
+    """The program inside what a kernel of kernels has made of it."""
+    while getattr(getattr(model, "func", model), "__module__", "").startswith("numpyro.infer"):
+        if isinstance(model, partial) and model.args:
+            model = model.args[0]
+            continue
+        cells = [cell.cell_contents for cell in getattr(model, "__closure__", None) or ()]
+        inner = [found for found in cells if callable(found)]
+        if not inner:
+            break
+        model = inner[0]
+    return model
 
 
 def hold(sampler: Any, draws: Mapping[str, Any], extra: Any, *, discrete: bool) -> None:

@@ -47,6 +47,8 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
             memory = "RESOURCE_EXHAUSTED" in str(error) or "memory" in type(error).__name__.lower()
             facts["outcome"] = "refusal" if refused else "no memory" if memory else "exception"
             facts["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:2000]
+            if own := fault(model, args, kwargs):
+                facts |= {"outcome": "not run", "reason": f"the program itself raises {own}"}
             facts["where"] = "".join(traceback.format_exception(error)[-8:])
     facts["seconds"] = time.perf_counter() - began[0]
     facts["cpu"] = time.process_time() - began[1]
@@ -56,6 +58,17 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
         facts |= described(fit)
     emit(**facts)
     return fit
+
+
+def fault(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The exception of the program under NumPyro alone, if it raises one."""
+    from numpyro import handlers
+
+    try:
+        handlers.trace(handlers.seed(model, jax.random.PRNGKey(0))).get_trace(*args, **kwargs)
+    except Exception as error:
+        return one_line(error)
+    return ""
 
 
 def described(fit: Any) -> dict[str, Any]:

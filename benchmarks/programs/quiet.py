@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import re
 from typing import Any
@@ -44,6 +45,10 @@ def as_written() -> None:
     import numpyro
     import pandas as pd
 
+    with contextlib.suppress(ImportError):
+        import IPython.display
+
+        IPython.display.set_matplotlib_formats = lambda *_, **__: None  # it has moved
     numpyro.__version__ = AnyVersion(numpyro.__version__)
     numpyro.set_platform = lambda *_, **__: None  # the one that there is
     pd.options.future.infer_string = False  # text is of type object, as it was

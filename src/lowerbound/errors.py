@@ -27,6 +27,7 @@ __all__ = [
     "NoLatentSiteError",
     "NoObservedSiteError",
     "NotConjugateError",
+    "SubsampledPlateError",
     "ParameterSiteError",
     "ReservedNameError",
     "Residual",
@@ -206,6 +207,20 @@ class ReservedNameError(ArgumentError):
 
 class UnsupportedModelError(LowerboundError):
     """The program uses something that cannot be analysed; the text names it and the way out."""
+
+
+class SubsampledPlateError(UnsupportedModelError):
+    """A plate of which the program takes some rows, in a program that does not run with all."""
+
+    def __init__(self, plate: str, taken: int, size: int, where: str, error: Exception) -> None:
+        found = str(error).strip().splitlines()[0].rstrip(".")
+        super().__init__(
+            f"Plate '{plate}' takes {taken} of {size} rows at random   ({where}), and the program "
+            f"does not run with all of them: {found}.\n"
+            "Expected arrays that follow the rows of the plate, since a fit takes all of them: "
+            "give the program all data and no subsample_size. With method=lb.SVI(batch_size=...) "
+            "the library makes the batches."
+        )
 
 
 class ParameterSiteError(UnsupportedModelError):

@@ -231,16 +231,33 @@ def test_parameter_site():
     )
 
 
-def test_subsampling_in_the_model():
+def test_subsampling_in_a_model_that_needs_its_batch():
     def model(y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        weights = jnp.ones(2)
         with numpyro.plate("rows", len(y), subsample_size=2) as rows:
-            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y[rows])
+            numpyro.sample("y", dist.Normal(mu * weights, 1.0), obs=y[rows])
 
-    assert message(errors.UnsupportedModelError, model, Y) == (
-        "Plate 'rows' subsamples 2 of 3 rows   (test_model_errors.py:N).\n"
-        "Expected the whole plate: drop subsample_size, the library does the subsampling itself."
+    text = message(errors.SubsampledPlateError, model, Y)
+    assert text.startswith(
+        "Plate 'rows' takes 2 of 3 rows at random   (test_model_errors.py:N), and the program "
+        "does not run with all of them: "
     )
+    assert text.endswith(
+        ".\nExpected arrays that follow the rows of the plate, since a fit takes all of them: give "
+        "the program all data and no subsample_size. With method=lb.SVI(batch_size=...) the "
+        "library makes the batches."
+    )
+
+
+def test_a_batch_in_place_of_the_data():
+    def model(batch):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", 1000, subsample_size=len(batch)):
+            numpyro.sample("y", dist.Normal(mu, 1.0), obs=batch)
+
+    text = message(errors.SubsampledPlateError, model, Y)
+    assert "takes 3 of 1000 rows at random" in text
 
 
 def test_control_flow_on_a_latent_value():

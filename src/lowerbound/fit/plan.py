@@ -200,6 +200,11 @@ def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
             f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
             "the compiled program, and other values compile anew."
         )
+    for plate in model.subsampled:
+        remarks.append(
+            f"Plate '{plate.name}' holds all of its {plate.size} rows, where the program draws "
+            f"{plate.taken} of them."
+        )
     for name, mask in model.missing.items():
         entries = "missing entries" if total else f"{int(np.sum(mask))} missing entries"
         remarks.append(f"Site '{name}' has {entries}; they are integrated out.")

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from numpyro import handlers
 from numpyro.distributions import ImproperUniform, biject_to
 from numpyro.primitives import Messenger
 
-from lowerbound.errors import DuplicateSiteError, UnsupportedModelError
+from lowerbound.errors import DuplicateSiteError
 from lowerbound.model.density import masked, strip
 
 Message = dict[str, Any]
@@ -40,13 +40,13 @@ def execute(
 ) -> dict[str, Message]:
     """Run the program once, validation off; returns its messages by site name.
 
-    The messengers are entered in order, so the last one is nearest to the program. The numbers
-    of every site are widened before these see them.
+    The messengers are entered in order, so the last one is nearest to the program. Plates are
+    whole and the numbers of every site are widened before these see them.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(numpyro.validation_enabled(False))
         messages = stack.enter_context(handlers.trace())
-        for messenger in (*messengers, Widened()):
+        for messenger in (*messengers, WholePlates(), Widened()):
             stack.enter_context(messenger)
         function(*args, **kwargs)
     return dict(messages)
@@ -59,6 +59,7 @@ class Inspector(Messenger):  # type: ignore[misc]
         super().__init__()
         self.where: dict[str, str] = {}
         self.parameters: dict[str, str] = {}  # those without a value, and their lines
+        self.subsampled: dict[str, Subsampled] = {}
 
     def process_message(self, msg: Message) -> None:
         """Note the site's line, or reject the message."""
@@ -70,15 +71,18 @@ class Inspector(Messenger):  # type: ignore[misc]
             self.where[name] = here
         elif kind == "param" and msg["value"] is None:
             self.parameters.setdefault(name, user_line(sys._getframe(1)))
-        elif kind == "plate":
-            size, subsample_size = msg["args"]
-            if subsample_size is not None and subsample_size != size:
-                raise UnsupportedModelError(
-                    f"Plate '{name}' subsamples {subsample_size} of {size} rows   "
-                    f"({user_line(sys._getframe(1))}).\n"
-                    "Expected the whole plate: drop subsample_size, the library does the "
-                    "subsampling itself."
-                )
+        elif kind == "plate" and msg.get("subsample_size") is not None:
+            here = user_line(sys._getframe(1))
+            self.subsampled[name] = Subsampled(name, msg["subsample_size"], msg["args"][0], here)
+
+
+class Subsampled(NamedTuple):
+    """A plate of which the program itself takes some rows at random, though a fit takes all."""
+
+    name: str
+    taken: int
+    size: int
+    where: str
 
 
 class PriorDraw(Messenger):  # type: ignore[misc]
@@ -140,6 +144,20 @@ class Given(Messenger):  # type: ignore[misc]
             if msg["name"] not in self.latents:
                 raise KeyError(f"no value given for latent site '{msg['name']}'")
             msg["value"] = self.latents[msg["name"]]
+
+
+class WholePlates(Messenger):  # type: ignore[misc]
+    """Lets a plate that draws some of its rows (`subsample_size`) hold all of them.
+
+    The posterior is that of all rows; its estimates by a few of them are for steps of an
+    optimiser, which batches of rows are made for elsewhere.
+    """
+
+    def process_message(self, msg: Message) -> None:
+        """Take all rows, and note how many the program would."""
+        if msg["type"] == "plate" and msg["value"] is None:
+            size, msg["subsample_size"] = msg["args"]
+            msg["args"], msg["value"] = (size, size), jnp.arange(size)
 
 
 class Widened(Messenger):  # type: ignore[misc]

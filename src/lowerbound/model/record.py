@@ -11,12 +11,12 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 from numpyro.distributions import Distribution
 
-from lowerbound.errors import ParameterSiteError
+from lowerbound.errors import ParameterSiteError, ShapeError, SubsampledPlateError
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
 from lowerbound.model.looking import Sight, seen
-from lowerbound.model.program import Inspector, Message, PriorDraw, execute
+from lowerbound.model.program import Inspector, Message, PriorDraw, Subsampled, execute
 from lowerbound.model.sites import Plate
 
 _KEY = 0  # position of the random key among the inputs of the jaxpr
@@ -55,6 +55,7 @@ class Record:
     names: tuple[str, ...]
     depends: tuple[Inputs, ...]
     sight: Sight
+    subsampled: tuple[Subsampled, ...] = ()
 
     def is_random(self, output: int) -> bool:
         """Whether an output depends on latent values."""
@@ -109,9 +110,11 @@ def record(
     """
     names = tuple(name for name in arguments.data if name not in sight.names)
     entries: list[Entry] = []
+    subsampled: dict[str, Subsampled] = {}
 
     def program(key: jax.Array, data: list[Any]) -> list[Any]:
         inspector = Inspector()
+        inspector.subsampled = subsampled
         fixed = {name: seen(arguments.data[name]) for name in sight.names}
         args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
         with sight.mode():
@@ -125,8 +128,22 @@ def record(
                 entries.append(_entry(message, inspector.where[name], outputs))
         return outputs
 
-    closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
-    return Record(tuple(entries), closed, names, tuple(dependence(closed.jaxpr)), sight)
+    try:
+        closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
+    except (TypeError, ValueError, AssertionError) as error:
+        if subsampled and is_about_shapes(error):
+            raise SubsampledPlateError(*next(iter(subsampled.values())), error) from error
+        raise
+    depends = tuple(dependence(closed.jaxpr))
+    return Record(tuple(entries), closed, names, depends, sight, tuple(subsampled.values()))
+
+
+def is_about_shapes(error: Exception) -> bool:
+    """Whether an exception of a program says that shapes do not fit."""
+    text = str(error).lower()
+    words = ("incompatible shapes", "broadcast", "contracting dimension", "must have equal shape")
+    more = ("mismatch", "same shape", "got shape", "concatenate")
+    return isinstance(error, ShapeError) or any(word in text for word in (*words, *more))
 
 
 def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:

@@ -17,7 +17,16 @@ from numpyro.infer.util import log_density
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import Density, density_of
 from lowerbound.model.looking import Sight, seen
-from lowerbound.model.program import Given, Inspector, MaskMissing, Message, Widened, execute
+from lowerbound.model.program import (
+    Given,
+    Inspector,
+    MaskMissing,
+    Message,
+    Subsampled,
+    WholePlates,
+    Widened,
+    execute,
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,8 @@ class Model:
 
     `sight` names the data arguments whose values the program inspects in Python: every run
     uses the arrays of the trace for these, whatever `data` holds. `plate` names the plate of the
-    rows where the user has chosen it.
+    rows where the user has chosen it. `subsampled` are the plates of which the program takes some
+    rows only; they hold all of them here.
     """
 
     function: Callable[..., Any]
@@ -91,6 +101,7 @@ class Model:
     sight: Sight = field(default=Sight(), repr=False)
     prior: Callable[[Array], dict[str, Array]] | None = field(default=None, repr=False)
     plate: str | None = None
+    subsampled: tuple[Subsampled, ...] = ()
 
     @property
     def concrete(self) -> tuple[str, ...]:
@@ -196,7 +207,7 @@ class Model:
         masks = self.missing if missing is None else missing
 
         def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(masks), Widened():
+            with MaskMissing(masks), WholePlates(), Widened():
                 return self.function(*args, **kwargs)
 
         with numpyro.validation_enabled(False), self._mode():

@@ -20,7 +20,7 @@ from lowerbound.model.dependence import restrict
 from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.missing import missing_masks
 from lowerbound.model.program import error_line, error_site
-from lowerbound.model.record import Entry, Record, record
+from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.validate import check_data, check_sites, check_support, check_use
 
@@ -57,7 +57,8 @@ def trace_model(
         check_use(found, arguments)
         missing = missing_masks(function, arguments, found, key)
         sites = _sites(found, missing, arguments, key)
-        return Model(function, arguments, sites, found.sight, _prior(found, arguments), plate)
+        prior, subsampled = _prior(found, arguments), found.subsampled
+        return Model(function, arguments, sites, found.sight, prior, plate, subsampled)
 
 
 def outline(
@@ -92,20 +93,13 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
             raise _control_flow(error) from error
         if not isinstance(error, TypeError | ValueError | AssertionError):
             raise
-        if not _is_about_shapes(error):
+        if not is_about_shapes(error):
             raise
         where, source = error_line(error)
         shapes = [f"{name} {array.shape}" for name, array in arguments.data.items()]
         message = str(error).strip().splitlines()[0].rstrip(".")
         raise ShapeError.of_line(where, source, error_site(error), message, shapes) from error
     return found
-
-
-def _is_about_shapes(error: Exception) -> bool:
-    text = str(error).lower()
-    words = ("incompatible shapes", "broadcast", "contracting dimension", "must have equal shape")
-    more = ("mismatch", "same shape", "got shape", "concatenate")
-    return any(word in text for word in (*words, *more))
 
 
 def _control_flow(error: Exception) -> UnsupportedModelError:
