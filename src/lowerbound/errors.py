@@ -253,13 +253,14 @@ class NoLatentSiteError(LowerboundError):
 
 
 class NoObservedSiteError(LowerboundError):
-    """The model conditions on nothing."""
+    """Data are to be predicted or scored, and the model conditions on none."""
 
     def __init__(self, latent: Sequence[str], none: Sequence[str]) -> None:
         hint = f" {_names(none)} {'is' if len(none) == 1 else 'are'} None." if none else ""
         super().__init__(
             f"The model has no observed site; its latent sites are {_names(latent)}.{hint}\n"
-            "Expected at least one numpyro.sample with obs=..., or a numpyro.factor."
+            "Expected at least one numpyro.sample with obs=...: without data there is no density of "
+            "data. fit.sample() draws from the fit."
         )
 
 

@@ -65,17 +65,6 @@ def test_no_latent_site():
     )
 
 
-def test_no_observed_site():
-    def model(x, y=None):
-        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-        numpyro.sample("y", dist.Normal(w * x, 1.0), obs=y)
-
-    assert message(errors.NoObservedSiteError, model, Y) == (
-        "The model has no observed site; its latent sites are 'w', 'y'. 'y' is None.\n"
-        "Expected at least one numpyro.sample with obs=..., or a numpyro.factor."
-    )
-
-
 def test_site_name_used_twice():
     def model(y):
         for _ in range(2):

@@ -52,7 +52,8 @@ class Plan:
         return f"<Plan of {self.model}: {len(self.rows)} latent sites, {what}>"
 
     def __str__(self) -> str:
-        head = f"{self.method} for {self.model}: observed {', '.join(self.observed)}"
+        data = f"observed {', '.join(self.observed)}" if self.observed else "no data"
+        head = f"{self.method} for {self.model}: {data}"
         head += f"; rows = plate '{self.data_plate}'" if self.data_plate else ""
         titles = ("site", "shape", "scope", "family of q", "update", "statistics")
         cells = [
@@ -195,6 +196,10 @@ def _outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[st
 def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
     """What is worth knowing of the program, whatever the method."""
     remarks = []
+    if not model.observed:
+        none = ", ".join(f"'{name}'" for name in model.arguments.none)
+        hint = f" {none} {'are' if ',' in none else 'is'} None." if none else ""
+        remarks.append(f"The model observes nothing: q approximates its prior.{hint}")
     if model.concrete:
         remarks.append(
             f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "

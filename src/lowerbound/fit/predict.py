@@ -14,7 +14,7 @@ import numpyro
 from jax import Array
 
 from lowerbound.compiled import jit
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, NoObservedSiteError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
 from lowerbound.fit.start import curved_blocks, from_prior, narrowed
@@ -79,6 +79,8 @@ def row_axes(model: Model) -> dict[str, int]:
         inside = [s for s in model.sites if s.kind != "deterministic" and plate in s.plates]
         return {s.name: len(s.batch_shape) + plate.dim for s in inside}
     observed = [s for s in model.observed.values() if not s.is_factor]
+    if not model.observed:
+        raise NoObservedSiteError(tuple(model.latent), model.arguments.none)
     lengths = {s.batch_shape[0] if s.batch_shape else 0 for s in observed}
     if len(lengths) != 1 or 0 in lengths:
         raise ArgumentError(

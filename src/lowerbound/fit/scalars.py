@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ def scalars_to_condition(model: Model) -> list[str]:
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
     if all(domain_of(model.latent[n]) != "real" for n in scalars):
         return scalars
-    logs = observed_scales(model)
+    logs = sole_scales(model)
     return [n for n in scalars if domain_of(model.latent[n]) != "real" or n in logs]
 
 
@@ -39,14 +39,23 @@ def scale_setters(model: Model) -> list[str]:
     return _setters(model, lambda site, name, _: site in model.latent and name not in LOCATIONS)
 
 
+def sole_scales(model: Model) -> list[str]:
+    """The scalar sites that are all that the scale of some site depends on."""
+    return _setters(model, lambda _, name, sources: name in SCALES and _scalars(model, sources))
+
+
 def observed_scales(model: Model) -> list[str]:
     """The scalar sites that are all that the scale of some observed site depends on."""
 
     def counts(site: str, parameter: str, sources: set[str]) -> bool:
-        scalar = all(is_scalar(model.latent[n]) for n in sources)
-        return site not in model.latent and parameter in SCALES and scalar
+        scale = site not in model.latent and parameter in SCALES
+        return scale and _scalars(model, sources)
 
     return _setters(model, counts)
+
+
+def _scalars(model: Model, names: Iterable[str]) -> bool:
+    return all(is_scalar(model.latent[name]) for name in names)
 
 
 def affordable(model: Model, chosen: Sequence[str], most: int = MOST_GIVEN) -> bool:

@@ -23,7 +23,7 @@ from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.noncentred import Affine, Decentred, affine, auxiliary, centring
 from lowerbound.model.prior_points import AtQuantile
-from lowerbound.model.program import Inspector, MaskMissing, Message, Widened, execute
+from lowerbound.model.program import Inspector, MaskMissing, Message, PlainSites, execute
 from lowerbound.model.sites import Model
 
 
@@ -115,7 +115,7 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
 
         def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(model.missing), Widened():
+            with MaskMissing(model.missing), PlainSites():
                 return model.function(*args, **kwargs)
 
         config = {name: Decentred(centring(name, data)) for name in self.noncentred}

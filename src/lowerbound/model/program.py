@@ -41,12 +41,12 @@ def execute(
     """Run the program once, validation off; returns its messages by site name.
 
     The messengers are entered in order, so the last one is nearest to the program. Plates are
-    whole and the numbers of every site are widened before these see them.
+    whole, and all sites come in plain form.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(numpyro.validation_enabled(False))
         messages = stack.enter_context(handlers.trace())
-        for messenger in (*messengers, WholePlates(), Widened()):
+        for messenger in (*messengers, WholePlates(), PlainSites()):
             stack.enter_context(messenger)
         function(*args, **kwargs)
     return dict(messages)
@@ -160,19 +160,24 @@ class WholePlates(Messenger):  # type: ignore[misc]
             msg["args"], msg["value"] = (size, size), jnp.arange(size)
 
 
-class Widened(Messenger):  # type: ignore[misc]
-    """Gives every site its integers and constants in the widest types that are enabled, and scans
-    carried values of types that do not change.
+class PlainSites(Messenger):  # type: ignore[misc]
+    """Gives every site one plain form, and scans carried values of types that do not change.
 
-    Densities take the precision of their numbers: the log gamma of an int32 is a float32, so that
+    Integers and constants have the widest types that are enabled, and a `sample_shape` is part of
+    the distribution. Densities take the precision of their numbers: the log gamma of an int32 is a float32, so that
     counts of 32 bits would have another likelihood than the same counts of 64 bits. Floats that
     are computed stay, since a fit may run in single precision.
     """
 
     def process_message(self, msg: Message) -> None:
-        """Widen the parameters and the observed value of a site."""
+        """Put a site or a scan into plain form."""
         if msg["type"] == "sample":
             msg["fn"], msg["value"] = widened(msg["fn"]), widened(msg["value"])
+            shape = tuple(msg["kwargs"].get("sample_shape", ()))
+            whole = shape + tuple(msg["fn"].shape())
+            if shape and (msg["value"] is None or np.shape(msg["value"]) == whole):
+                msg["fn"] = msg["fn"].expand_by(shape)
+                msg["kwargs"] = {**msg["kwargs"], "sample_shape": ()}
         if msg["type"] == "control_flow" and getattr(msg["fn"], "__name__", "") == "scan_wrapper":
             msg["fn"] = functools.partial(_settled, msg["fn"])
 

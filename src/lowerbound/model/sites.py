@@ -22,9 +22,9 @@ from lowerbound.model.program import (
     Inspector,
     MaskMissing,
     Message,
+    PlainSites,
     Subsampled,
     WholePlates,
-    Widened,
     execute,
 )
 
@@ -207,7 +207,7 @@ class Model:
         masks = self.missing if missing is None else missing
 
         def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(masks), WholePlates(), Widened():
+            with MaskMissing(masks), WholePlates(), PlainSites():
                 return self.function(*args, **kwargs)
 
         with numpyro.validation_enabled(False), self._mode():

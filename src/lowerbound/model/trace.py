@@ -53,12 +53,13 @@ def trace_model(
     with jax.enable_x64(True):
         key = jax.random.key(0)
         found = _record(function, arguments, key)
-        check_sites(found, arguments)
-        check_use(found, arguments)
+        check_sites(found)
         missing = missing_masks(function, arguments, found, key)
         sites = _sites(found, missing, arguments, key)
         prior, subsampled = _prior(found, arguments), found.subsampled
-        return Model(function, arguments, sites, found.sight, prior, plate, subsampled)
+        model = Model(function, arguments, sites, found.sight, prior, plate, subsampled)
+        check_use(found, model)
+        return model
 
 
 def outline(
@@ -71,7 +72,7 @@ def outline(
     arguments = split_arguments(function, args, kwargs)
     with jax.enable_x64(True):
         found = _record(function, arguments, jax.random.key(0))
-        check_sites(found, arguments)
+        check_sites(found)
         return found.entries, found.sight.names
 
 

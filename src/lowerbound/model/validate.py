@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import jax
 import numpy as np
+from jax import Array
 from numpyro.distributions import constraints
 
 from lowerbound.errors import (
@@ -12,13 +14,13 @@ from lowerbound.errors import (
     InfiniteDataError,
     NaNDataError,
     NoLatentSiteError,
-    NoObservedSiteError,
     SupportError,
     UnusedDataError,
 )
 from lowerbound.model.arguments import Arguments
+from lowerbound.model.dependence import dependence
 from lowerbound.model.record import Record
-from lowerbound.model.sites import Site
+from lowerbound.model.sites import Model, Site
 
 
 def check_data(arguments: Arguments) -> None:
@@ -37,21 +39,32 @@ def check_data(arguments: Arguments) -> None:
             raise InfiniteDataError(name, index, float(array[index]), array.shape)
 
 
-def check_sites(found: Record, arguments: Arguments) -> None:
-    """There is something to infer and something to infer it from."""
+def check_sites(found: Record) -> None:
+    """There is something to infer."""
     latent = [entry.name for entry in found.entries if entry.kind == "latent"]
     observed = [entry.name for entry in found.entries if entry.kind == "observed"]
     if not latent:
         raise NoLatentSiteError(observed)
-    if not observed:
-        raise NoObservedSiteError(latent, arguments.none)
 
 
-def check_use(found: Record, arguments: Arguments) -> None:
-    """Some site depends on the values of some data argument."""
+def check_use(found: Record, model: Model) -> None:
+    """Some density depends on the values of some data argument."""
     # Values that the program inspects in Python leave no trace in the jaxpr: they count as used.
-    if arguments.data and set(found.names) == set(arguments.data) and not found.used():
-        raise UnusedDataError(tuple(arguments.data))
+    data = model.arguments.data
+    if not data or model.concrete or found.used():
+        return
+    # Parameters that a distribution does not declare are no outputs of the record.
+    if not _densities_depend_on_data(model):
+        raise UnusedDataError(tuple(data))
+
+
+def _densities_depend_on_data(model: Model) -> bool:
+    def densities(latents: Mapping[str, Array], data: Mapping[str, Array]) -> list[Array]:
+        return [density.log_prob() for density in model.run(latents, data).values()]
+
+    latents = jax.eval_shape(model.draw, jax.random.key(0))
+    closed = jax.make_jaxpr(densities)(latents, model.arguments.data)
+    return any(max(inputs, default=0) >= len(latents) for inputs in dependence(closed.jaxpr))
 
 
 def check_support(
