@@ -24,6 +24,7 @@ __all__ = [
     "LowerboundError",
     "MissingDataError",
     "NaNDataError",
+    "NaNSlopeError",
     "NoLatentSiteError",
     "NoObservedSiteError",
     "NotConjugateError",
@@ -68,17 +69,47 @@ class DataTypeError(ArgumentError):
 
 
 class NaNDataError(ArgumentError):
-    """A data array holds NaN that is not marked as missing."""
+    """NaN in a data array reaches the density of some site.
+
+    `site` is one whose parameters depend on the argument, where there is one.
+    """
 
     def __init__(
-        self, argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...]
+        self,
+        argument: str,
+        index: tuple[int, ...],
+        count: int,
+        shape: tuple[int, ...],
+        site: str | None = None,
+    ) -> None:
+        advice = (
+            f"Mark missing entries with numpy.ma.masked_invalid({argument}), or put any valid "
+            "number there and exclude the entry with numpyro.handlers.mask."
+        )
+        if site is not None:
+            advice = (
+                f"The distribution of site '{site}' depends on them. Leave these rows out, or give "
+                "the missing entries a prior with numpyro.sample and put its value there by "
+                f"jnp.where(jnp.isnan({argument}), ..., {argument})."
+            )
+        super().__init__(
+            f"Argument '{argument}' holds {_count(count, 'NaN')}, the first at "
+            f"{_entry(argument, index)}, shape {shape}.\nExpected finite numbers. {advice}"
+        )
+
+
+class NaNSlopeError(ArgumentError):
+    """A program computes with NaN and leaves the result out, but its slope stays NaN."""
+
+    def __init__(
+        self, argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], site: str
     ) -> None:
         super().__init__(
             f"Argument '{argument}' holds {_count(count, 'NaN')}, the first at "
-            f"{_entry(argument, index)}, shape {shape}.\n"
-            "Expected finite numbers. Mark missing entries with "
-            f"numpy.ma.masked_invalid({argument}), or put any valid number there and exclude the "
-            "entry with numpyro.handlers.mask."
+            f"{_entry(argument, index)}, shape {shape}. The log density leaves them out, but its "
+            f"slope in site '{site}' does not: there 0 * NaN is NaN.\n"
+            "Expected no NaN in what a latent site is computed with. Put numbers there before: "
+            f"{argument} = jnp.where(jnp.isnan({argument}), 0.0, {argument})."
         )
 
 
@@ -259,8 +290,8 @@ class NoObservedSiteError(LowerboundError):
         hint = f" {_names(none)} {'is' if len(none) == 1 else 'are'} None." if none else ""
         super().__init__(
             f"The model has no observed site; its latent sites are {_names(latent)}.{hint}\n"
-            "Expected at least one numpyro.sample with obs=...: without data there is no density of "
-            "data. fit.sample() draws from the fit."
+            "Expected at least one numpyro.sample with obs=...: without data there is no density "
+            "of data. fit.sample() draws from the fit."
         )
 
 

@@ -23,7 +23,14 @@ from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.noncentred import Affine, Decentred, affine, auxiliary, centring
 from lowerbound.model.prior_points import AtQuantile
-from lowerbound.model.program import Inspector, MaskMissing, Message, PlainSites, execute
+from lowerbound.model.program import (
+    Inspector,
+    MaskMissing,
+    Message,
+    PlainSites,
+    WholePlates,
+    execute,
+)
 from lowerbound.model.sites import Model
 
 
@@ -115,7 +122,7 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
 
         def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(model.missing), PlainSites():
+            with MaskMissing(model.missing), WholePlates(), PlainSites():
                 return model.function(*args, **kwargs)
 
         config = {name: Decentred(centring(name, data)) for name in self.noncentred}

@@ -163,10 +163,10 @@ class WholePlates(Messenger):  # type: ignore[misc]
 class PlainSites(Messenger):  # type: ignore[misc]
     """Gives every site one plain form, and scans carried values of types that do not change.
 
-    Integers and constants have the widest types that are enabled, and a `sample_shape` is part of
-    the distribution. Densities take the precision of their numbers: the log gamma of an int32 is a float32, so that
-    counts of 32 bits would have another likelihood than the same counts of 64 bits. Floats that
-    are computed stay, since a fit may run in single precision.
+    A `sample_shape` is part of the distribution. Integers and constants have the widest types that
+    are enabled, since densities take the precision of their numbers: the log gamma of an int32 is a
+    float32, so that counts of 32 bits would have another likelihood than the same counts of 64
+    bits. Floats that are computed stay, since a fit may run in single precision.
     """
 
     def process_message(self, msg: Message) -> None:

@@ -14,15 +14,16 @@ from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions.constraints import Constraint
 
 from lowerbound.compiled import jit
-from lowerbound.errors import LowerboundError, ShapeError, UnsupportedModelError
+from lowerbound.errors import EmptyDataError, LowerboundError, ShapeError, UnsupportedModelError
 from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
 from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.missing import missing_masks
+from lowerbound.model.numbers import check_numbers
 from lowerbound.model.program import error_line, error_site
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
-from lowerbound.model.validate import check_data, check_sites, check_support, check_use
+from lowerbound.model.validate import check_not_empty, check_sites, check_support, check_use
 
 
 def trace_model(
@@ -49,15 +50,17 @@ def trace_model(
     Plate(name='tosses', size=3, dim=-1)
     """
     arguments = split_arguments(function, args, kwargs or {})
-    check_data(arguments)
     with jax.enable_x64(True):
         key = jax.random.key(0)
         found = _record(function, arguments, key)
         check_sites(found)
+        check_not_empty(found, arguments)
         missing = missing_masks(function, arguments, found, key)
-        sites = _sites(found, missing, arguments, key)
         prior, subsampled = _prior(found, arguments), found.subsampled
-        model = Model(function, arguments, sites, found.sight, prior, plate, subsampled)
+        model = Model(function, arguments, (), found.sight, prior, plate, subsampled)
+        check_numbers(model, missing, found)
+        sites = _sites(found, missing, arguments, key)
+        model = dataclasses.replace(model, sites=sites)
         check_use(found, model)
         return model
 
@@ -90,6 +93,9 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
     except LowerboundError:
         raise
     except Exception as error:
+        for name, array in arguments.data.items():
+            if array.size == 0:  # a maximum of nothing, say
+                raise EmptyDataError(name, array.shape) from error
         if is_inspection(error):
             raise _control_flow(error) from error
         if not isinstance(error, TypeError | ValueError | AssertionError):

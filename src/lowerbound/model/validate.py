@@ -11,8 +11,6 @@ from numpyro.distributions import constraints
 
 from lowerbound.errors import (
     EmptyDataError,
-    InfiniteDataError,
-    NaNDataError,
     NoLatentSiteError,
     SupportError,
     UnusedDataError,
@@ -23,20 +21,16 @@ from lowerbound.model.record import Record
 from lowerbound.model.sites import Model, Site
 
 
-def check_data(arguments: Arguments) -> None:
-    """Data arrays are not empty and hold finite numbers."""
+def check_not_empty(found: Record, arguments: Arguments) -> None:
+    """No site is empty because a data array is."""
     for name, array in arguments.data.items():
-        if array.size == 0:
-            raise EmptyDataError(name, array.shape)
-        if array.dtype.kind != "f":
+        if array.size:
             continue
-        bad = np.isnan(array)
-        if bad.any():
-            raise NaNDataError(name, _first(bad), int(bad.sum()), array.shape)
-        bad = np.isinf(array)
-        if bad.any():
-            index = _first(bad)
-            raise InfiniteDataError(name, index, float(array[index]), array.shape)
+        reached = {*found.depending_on(name)}
+        for entry in found.entries:
+            outputs = {entry.value, *entry.parameters}
+            if 0 in entry.batch_shape + entry.event_shape and outputs & reached:
+                raise EmptyDataError(name, array.shape)
 
 
 def check_sites(found: Record) -> None:
@@ -78,7 +72,7 @@ def check_support(
     if site.support is None or site.distribution == "ImproperUniform":
         return
     if type(site.support) is type(constraints.real):
-        return  # finite data, which `check_data` has seen to, are real numbers
+        return  # what is no number shows in the densities (`numbers`)
     try:
         possible = np.asarray(site.support(value))
     except (NotImplementedError, TypeError, ValueError):

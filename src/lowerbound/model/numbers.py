@@ -1,0 +1,112 @@
+"""NaN and infinite numbers among the data: an error where they reach a density, and only there.
+
+A program may deal with them itself: impute NaN by latent sites, mask it, truncate at infinity. What
+counts is whether the density of some site, or its slope in a latent one, is a number at a draw from
+the prior, and is one again when numbers take their place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from lowerbound.errors import InfiniteDataError, LowerboundError, NaNDataError, NaNSlopeError
+from lowerbound.model.record import Record
+from lowerbound.model.sites import Model
+
+Masks = Mapping[str, np.ndarray]
+Numbers = dict[str, np.ndarray]
+
+
+def check_numbers(model: Model, missing: Masks, record: Record) -> None:
+    """Raise where NaN or infinite entries of an argument reach a density that counts."""
+    data = model.arguments.data
+    holds = {n: ~np.isfinite(a) for n, a in data.items() if a.dtype.kind == "f"}
+    holds = {name: bad for name, bad in holds.items() if bad.any()}
+    if not holds:
+        return
+    found = _look(model, {}, missing)
+    if not (_worse(found.densities, {}) or _worse(found.slopes, {})):
+        return
+    filled = {
+        name: np.where(bad, _number(data[name], bad), data[name]) for name, bad in holds.items()
+    }
+    usual = _attempt(model, filled, missing)
+    for name, bad in holds.items():
+        others = {other: array for other, array in filled.items() if other != name}
+        alone = _attempt(model, others, missing) if others else found
+        if _worse(alone.densities, usual.densities):
+            raise _error(name, data[name], record)
+        site = _worse(alone.slopes, usual.slopes)
+        if site is not None:
+            index = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise NaNSlopeError(name, index, int(bad.sum()), data[name].shape, site)
+
+
+def _error(name: str, array: np.ndarray, record: Record) -> LowerboundError:
+    bad = np.isnan(array)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        reached = {*record.depending_on(name)} if name in record.names else set()
+        entries = (entry.name for entry in record.entries if reached & {*entry.parameters})
+        return NaNDataError(name, index, int(bad.sum()), array.shape, next(entries, None))
+    index = tuple(int(i) for i in np.argwhere(np.isinf(array))[0])
+    return InfiniteDataError(name, index, float(array[index]), array.shape)
+
+
+def _number(array: np.ndarray, bad: np.ndarray) -> float:
+    return float(array[~bad][0]) if not bad.all() else 1.0
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The densities of all sites at a draw from the prior, and the slopes of their sum."""
+
+    densities: Numbers
+    slopes: Numbers
+
+
+def _look(model: Model, filled: Mapping[str, np.ndarray], missing: Masks) -> _Look:
+    arguments = model.arguments.replace(filled)
+    program = dataclasses.replace(model, arguments=arguments)
+    drawn = model.draw(jax.random.key(0))
+    moving = {n: a for n, a in drawn.items() if jnp.issubdtype(a.dtype, jnp.floating)}
+    data = {name: jnp.asarray(array) for name, array in arguments.data.items()}
+    masks = {name: jnp.asarray(mask) for name, mask in missing.items()}
+
+    def total(moving: Mapping[str, Array]) -> tuple[Array, dict[str, Array]]:
+        sites = program.run({**drawn, **moving}, data, masks)
+        densities = {name: density.log_prob() for name, density in sites.items()}
+        return sum((d.sum() for d in densities.values()), jnp.zeros(())), densities
+
+    slopes, densities = jax.grad(total, has_aux=True)(moving)
+    return _Look(_numpy(densities), _numpy(slopes))
+
+
+def _attempt(model: Model, filled: Mapping[str, np.ndarray], missing: Masks) -> _Look:
+    """The same with numbers in place of some entries; of a program that then fails, nothing."""
+    try:
+        return _look(model, filled, missing)
+    except Exception:  # the program counts its NaN, say, and has other sites without them
+        return _Look({}, {})
+
+
+def _numpy(arrays: Mapping[str, Any]) -> Numbers:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _worse(found: Numbers, usual: Numbers) -> str | None:
+    """The first site whose number is not finite where it usually is (or is not known to be not)."""
+    for name, numbers in found.items():
+        other = usual.get(name)
+        known = other if other is not None and other.shape == numbers.shape else np.zeros(())
+        if (~np.isfinite(numbers) & np.isfinite(known)).any():
+            return name
+    return None
