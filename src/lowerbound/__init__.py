@@ -3,6 +3,7 @@
 from lowerbound import errors, plot
 from lowerbound.fit import (
     CAVI,
+    EM,
     SVI,
     Checkpoint,
     Fit,
@@ -20,6 +21,7 @@ from lowerbound.version import __version__
 
 __all__ = [
     "CAVI",
+    "EM",
     "SVI",
     "Checkpoint",
     "Fit",

@@ -267,7 +267,7 @@ class ParameterSiteError(UnsupportedModelError):
         each = "it" if len(self.names) == 1 else "each"
         super().__init__(
             "\n".join(lines) + "\nExpected latent variables with priors; parameters are maximised "
-            f"by variational EM, with method=lb.CAVI(...). Give {each} a prior with "
+            f"by variational EM, with method=lb.CAVI() or lb.EM(). Give {each} a prior with "
             f"numpyro.sample, or fix {each}: numpyro.handlers.substitute(model, data="
             f"{{{values}}})."
         )

@@ -117,7 +117,7 @@ def test_all_parameters_are_named_where_none_can_be_used():
         "Site 'width' is a numpyro.param   (test_parameters.py:N).\n"
         "Site 'top' is a numpyro.param   (test_parameters.py:N).\n"
         "Expected latent variables with priors; parameters are maximised by variational EM, with "
-        "method=lb.CAVI(...). Give each a prior with numpyro.sample, or fix each: "
+        "method=lb.CAVI() or lb.EM(). Give each a prior with numpyro.sample, or fix each: "
         "numpyro.handlers.substitute(model, data={'weights': value, 'centre': value, 'width': "
         "value, 'top': value})."
     )

@@ -24,10 +24,18 @@ from lowerbound.family.bordered import (
     sample_bordered,
 )
 from lowerbound.family.noncentred import GivenParents, given_parents, mixture_size
+from lowerbound.family.rowwise import (
+    covariance_rows,
+    log_prob_rows,
+    marginal_rows,
+    sample_rows,
+    variances_rows,
+)
 from lowerbound.model.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]
 DRAWS = 4096  # for the moments of sites whose entries are transformed together
+_TOGETHER = 32  # draws of many rows
 _NODES = np.linspace(-9.0, 9.0, 361)  # trapezoids: exact to rounding for smooth functions
 
 
@@ -37,7 +45,8 @@ class UnconstrainedGaussian:
 
     The parameters are "loc" (d,) and one of: "scale_tril" (d, d), a full covariance; "scale" (d,),
     independent entries; "scale" and "factor" (d, r), the covariance diag(scale^2) + factor factor';
-    or "order", "band", "border", "corner" and "variance": a sparse precision (family.bordered).
+    "order", "band", "border", "corner" and "variance": a sparse precision (family.bordered); or
+    "own", "own_root", "shared" and "shared_root": independent rows (family.rowwise).
     "given", where present, replaces some of the data that the supports depend on.
     """
 
@@ -73,6 +82,8 @@ class UnconstrainedGaussian:
         def density(parameters: Parameters, vectors: Array, data: Mapping[str, Any]) -> Array:
             if "band" in parameters:
                 return log_prob_bordered(parameters, vectors)
+            if "own" in parameters:
+                return log_prob_rows(parameters, vectors)
             found: Array = _law(parameters).log_prob(vectors)
             return found
 
@@ -129,6 +140,9 @@ class UnconstrainedGaussian:
         def law(parameters: Parameters, data: Mapping[str, Any]) -> Distribution:
             return self._marginal(parameters, site, transform)
 
+        if "own" in parameters:  # what belongs to which row decides the form of the law
+            with jax.enable_x64(True):
+                return law(parameters, self.data)
         found: Distribution = self._call(("marginal", site), law, parameters)
         return found
 
@@ -148,7 +162,10 @@ class UnconstrainedGaussian:
         part, shape = self.coordinates.part(site), self.coordinates.shapes[site]
         loc = parameters["loc"][part]
         base: Distribution
-        if not {"scale_tril", "factor", "band"} & set(parameters):
+        if "own" in parameters:
+            events = transform.domain.event_dim
+            base = marginal_rows(parameters, part, shape, events)
+        elif not {"scale_tril", "factor", "band"} & set(parameters):
             base = dist.Normal(loc.reshape(shape), parameters["scale"][part].reshape(shape))
             base = base.to_event(transform.domain.event_dim)
         elif not shape:
@@ -167,6 +184,8 @@ class UnconstrainedGaussian:
     ) -> tuple[Array, Array]:
         """The moments of a site whose entries are transformed together, over even draws."""
         transform = self.coordinates.transform(site)
+        if "own" in parameters:
+            return self._sampled(parameters, data, site)
         part, shape = slice(None), self.coordinates.shapes[site]
         if transform is not None:
             part = self.coordinates.part(site)
@@ -179,9 +198,26 @@ class UnconstrainedGaussian:
             values = transform(vectors.reshape((-1, *shape)))
         return values.mean(axis=0), values.var(axis=0)
 
+    def _sampled(
+        self, parameters: Parameters, data: Mapping[str, Any], site: str
+    ) -> tuple[Array, Array]:
+        """The same from random draws of all rows, some at a time."""
+        given = {**data, **parameters.get("given", {})}
+
+        def some(key: Array) -> tuple[Array, Array]:
+            vectors = self._unconstrained(parameters, key, _TOGETHER)
+            values = self._constrained(vectors, given)[site]
+            return values.mean(axis=0), jnp.mean(values**2, axis=0)
+
+        keys = jax.random.split(jax.random.key(0), DRAWS // _TOGETHER)
+        mean, square = (a.mean(axis=0) for a in jax.lax.map(some, keys))
+        return mean, square - mean**2
+
     def _unconstrained(self, parameters: Parameters, key: Array, count: int) -> Array:
         if "band" in parameters:
             return sample_bordered(parameters, key, count)
+        if "own" in parameters:
+            return sample_rows(parameters, key, count)
         drawn: Array = _law(parameters).sample(key, (count,))
         return drawn
 
@@ -224,6 +260,8 @@ def variances(parameters: Parameters) -> Array:
     """The variances of the entries of u."""
     if "band" in parameters:
         return jnp.asarray(parameters["variance"])
+    if "own" in parameters:
+        return variances_rows(parameters)
     if "scale_tril" in parameters:
         return jnp.sum(parameters["scale_tril"] ** 2, axis=-1)
     if "factor" in parameters:
@@ -235,6 +273,8 @@ def covariance(parameters: Parameters, part: slice = slice(None)) -> Array:
     """The covariance matrix of some entries of u."""
     if "band" in parameters:
         return covariance_bordered(parameters, part)
+    if "own" in parameters:
+        return covariance_rows(parameters, part)
     if "scale_tril" in parameters:
         rows = parameters["scale_tril"][part]
         return jnp.asarray(rows @ rows.T)

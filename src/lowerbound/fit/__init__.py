@@ -4,6 +4,7 @@ Contract: `fit(model, *args, method=..., **kwargs)` returns a `Fit`; `explain` p
 without running it. There is one loop, of compiled chunks, which stops with a stated reason.
 """
 
+from lowerbound.em import EM
 from lowerbound.fit.api import fit, resume
 from lowerbound.fit.checkpoint import Checkpoint
 from lowerbound.fit.explain import explain
@@ -17,6 +18,7 @@ from lowerbound.fit.streaming import update
 
 __all__ = [
     "CAVI",
+    "EM",
     "SVI",
     "Checkpoint",
     "Fit",

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lowerbound.em import EM
 from lowerbound.errors import NotConjugateError, ParameterSiteError, ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
 from lowerbound.fit.estimated import fit_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.gradients import fit_gradients
 from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.result import Fit
@@ -122,4 +124,5 @@ RUNNERS: dict[type, Callable[..., Fit]] = {
     CAVI: coordinate_ascent,
     SVI: minibatches,
     Gaussian: fit_gaussian,
+    EM: fit_gradients,
 }

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
 from lowerbound.family.meanfield import MeanField
@@ -28,13 +27,14 @@ from lowerbound.fit.plan import check_partition
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.parameters import (
-    Parameter,
+    Parameters,
     as_argument,
     find_parameters,
     parameter_inputs,
     parameter_name,
     parametrised,
 )
+from lowerbound.model.trees import with_values
 from lowerbound.update import State
 
 
@@ -50,7 +50,7 @@ class Maximised:
     program: Callable[..., Any]
     engine: Engine
     outcome: Outcome
-    parameters: dict[str, np.ndarray]
+    parameters: dict[str, Any]  # arrays, and trees of them, as `numpyro.param` has them
 
     @property
     def state(self) -> State:
@@ -104,12 +104,13 @@ def run_em(
     """
     check_method(method)
     with jax.enable_x64(True):
-        spaces = [
-            Space(_given(find_parameters(function, args, kwargs, seed + number), method))
+        every = [
+            _given(find_parameters(function, args, kwargs, seed + number), method)
             for number in range(method.restarts)
         ]
-        model = parametrised_model(function, spaces[0].parameters, args, kwargs)
-        method = _without(method, [p.name for p in spaces[0].parameters])
+        parameters, spaces = every[0], [Space(one) for one in every]
+        model = parametrised_model(function, parameters, args, kwargs)
+        method = _without(method, parameters.sites)
         check_partition(method, model)
         check_observed_variance(model)
         engine = engine_for(model, np.dtype(float), method.blocks)
@@ -124,8 +125,8 @@ def run_em(
         final = {name: np.asarray(value) for name, value in values.items()}
         data = {name: np.asarray(array) for name, array in parameter_inputs(final).items()}
     model = replace(model, arguments=model.arguments.replace(data))
-    fixed = handlers.substitute(function, data=final)
-    return Maximised(model, fixed, engine, outcome, final)
+    held = parameters.trees(final)
+    return Maximised(model, with_values(function, held), engine, outcome, held)
 
 
 def check_method(method: CAVI) -> None:
@@ -145,14 +146,13 @@ def check_method(method: CAVI) -> None:
         )
 
 
-def _given(parameters: Sequence[Parameter], method: CAVI) -> tuple[Parameter, ...]:
+def _given(parameters: Parameters, method: CAVI) -> Parameters:
     """The parameters, started at the values that the method gives."""
     if not parameters:
         raise ArgumentError(
             "The model has no numpyro.param to maximise.\nExpected at least one. Use lb.fit."
         )
-    given = method.init if isinstance(method.init, Mapping) else {}
-    return tuple(p.at(given[p.name]) if p.name in given else p for p in parameters)
+    return parameters.started(method.init if isinstance(method.init, Mapping) else {})
 
 
 def _without(method: CAVI, names: Sequence[str]) -> CAVI:
@@ -163,9 +163,15 @@ def _without(method: CAVI, names: Sequence[str]) -> CAVI:
     return replace(method, init=rest or "auto")
 
 
+def check_ascent(model: Model, parameters: Parameters) -> None:
+    """Raise where coordinate ascent has no M step: a parameter decides a support or a mask."""
+    engine = engine_for(model, np.dtype(float))
+    Ascent.of(engine, Space(parameters), inputs_of(model))
+
+
 def parametrised_model(
     function: Callable[..., Any],
-    parameters: Sequence[Parameter],
+    parameters: Parameters,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> Model:

@@ -8,11 +8,13 @@ from typing import Any
 
 import jax
 
+from lowerbound.em import EM
 from lowerbound.errors import ParameterSiteError
 from lowerbound.fit.em import parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.estimated import explain_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
+from lowerbound.fit.gradients import explain_gradients
 from lowerbound.fit.hybrid import explain_given_sites
 from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
@@ -44,8 +46,10 @@ def _plan(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    method: CAVI | SVI | Gaussian,
+    method: CAVI | SVI | Gaussian | EM,
 ) -> Plan:
+    if isinstance(method, EM):
+        return explain_gradients(function, args, kwargs, method)
     if isinstance(method, CAVI | SVI) and method.augment:
         function = augmented(function, method.augment)
     if isinstance(method, SVI):

@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 
+from lowerbound.em import EM
 from lowerbound.errors import (
     NotConjugateError,
     ParameterSiteError,
@@ -24,6 +25,7 @@ from lowerbound.errors import (
     UnsupportedModelError,
 )
 from lowerbound.fit.conditional import conditioned
+from lowerbound.fit.em import check_ascent, parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.gaussian_method import FULL_BELOW, Gaussian
 from lowerbound.fit.hybrid import wide_enough
@@ -48,6 +50,7 @@ from lowerbound.joint.multiaffine import Structure
 from lowerbound.model import Model, trace_model
 from lowerbound.model.augment import AugmentationError, augmented, possible
 from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
+from lowerbound.model.parameters import find_parameters
 
 MOST_SCALARS = 3
 MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
@@ -80,7 +83,7 @@ def chosen_route(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     kept: bool = False,
-) -> tuple[CAVI | SVI | Gaussian, tuple[str, ...]]:
+) -> tuple[CAVI | SVI | Gaussian | EM, tuple[str, ...]]:
     """The method for a call, and the rungs of the ladder where it was chosen automatically.
 
     A run that is `kept` in checkpoints is one of coordinate ascent where there is one.
@@ -93,11 +96,39 @@ def chosen_route(
         try:
             model = trace_model(function, args, kwargs)
         except ParameterSiteError:
-            return CAVI(), ()
+            if kept:
+                return CAVI(), ()
+            return parametric(function, args, kwargs)
         if kept and not derived(model).structure.residuals:
             return CAVI(), ()
         found = route(model, args, kwargs)
     return found.method, tuple(map(str, found.rungs))
+
+
+def parametric(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[CAVI | EM, tuple[str, ...]]:
+    """The method for a program with parameters: exact variational EM, or that by gradients."""
+    parameters = find_parameters(function, args, kwargs)
+    model = parametrised_model(function, parameters, args, kwargs)
+    exact = "coordinate ascent, parameters maximised"
+    residuals = derived(model).structure.residuals
+    why = f"{_entry(residuals[0])} ({residuals[0].where})" if residuals else None
+    if why is None:
+        try:
+            check_ascent(model, parameters)
+        except UnsupportedModelError as error:
+            why = str(error).splitlines()[0].rstrip(".")
+    if why is None:
+        rung = Rung(exact, True, "every site has an optimal factor given the parameters")
+        return CAVI(), (str(rung),)
+    size = sum(math.prod(p.shape) for p in parameters)
+    rungs = (
+        Rung(exact, False, why),
+        Rung("gradients, a Gaussian by rows", True, f"{size} numbers of parameters, by stochastic "
+             "gradients of the ELBO"),
+    )  # fmt: skip
+    return EM(), tuple(map(str, rungs))
 
 
 def route(

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from lowerbound.em import EM
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.start import STARTS
@@ -227,10 +228,11 @@ def _count(value: Any) -> bool:
 
 
 Method = CAVI | SVI
-METHODS: dict[str, type[CAVI] | type[SVI] | type[Gaussian]] = {
+METHODS: dict[str, type[CAVI] | type[SVI] | type[Gaussian] | type[EM]] = {
     "cavi": CAVI,
     "svi": SVI,
     "gaussian": Gaussian,
+    "em": EM,
 }
 
 
@@ -245,13 +247,13 @@ def has_columns(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     return any(isinstance(leaf, Column) for leaf in leaves)
 
 
-def as_method(method: Any) -> CAVI | SVI | Gaussian:
+def as_method(method: Any) -> CAVI | SVI | Gaussian | EM:
     """A method value from a value or its shorthand."""
-    if isinstance(method, CAVI | SVI | Gaussian):
+    if isinstance(method, CAVI | SVI | Gaussian | EM):
         return method
     if isinstance(method, str) and method.lower() in METHODS:
         return METHODS[method.lower()]()
-    if isinstance(method, type) and issubclass(method, CAVI | SVI | Gaussian):
+    if isinstance(method, type) and issubclass(method, CAVI | SVI | Gaussian | EM):
         return method()
     raise ArgumentError(
         f'fit got method={method!r}.\nExpected "auto", "cavi", "svi", "gaussian" or a method value '

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
+from lowerbound.em import local as gaussian_rows
 from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.exact import exact_densities
 from lowerbound.fit.posterior import Posterior
 from lowerbound.fit.predict import (
@@ -82,11 +84,16 @@ def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
     return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
 
+MOST_NUMBERS = 20_000_000  # that the draws of a decomposition hold
+
+
 def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, float]:
     """The ELBO by site: E_q[log p] of each density from draws, the entropy shared by the latents.
 
     What the densities leave of the ELBO is the entropy of q, so that the terms sum to the ELBO.
     """
+    size = sum(int(np.prod(site.shape)) for site in model.latent.values())
+    draws = int(np.clip(MOST_NUMBERS // max(size, 1), 2, draws))
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
 
     def energies(values: Values) -> dict[str, jax.Array]:
@@ -135,6 +142,9 @@ def row_densities(
     """Held-out log predictive density, one value per row of the data plate."""
     with jax.enable_x64(True):
         model = _new_rows(fit, args, kwargs)
+        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
+            naturals = fit.state.naturals
+            return gaussian_rows.row_densities(fit.family, naturals, model, draws, seed)
         if fit.augment and "indicator" not in fit.augment.values():
             # Without auxiliary sites a row may have none of its own: no bound is needed then.
             plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.plate)
@@ -161,12 +171,17 @@ def row_densities(
 def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Posterior:
     """The factors of the local variables of new rows, with the global factors as fitted."""
     with jax.enable_x64(True):
-        rows = rows_of(_new_rows(fit, args, kwargs), np.dtype(float))
-        if not rows.local:
+        model = _new_rows(fit, args, kwargs)
+        sites = tuple(s for s in model.latent if s in model.local)
+        if not sites:
             raise ArgumentError(
                 "The model has no local latent sites: none is inside the data plate.\n"
                 "Use fit.posterior for the global ones."
             )
+        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
+            found = gaussian_rows.local_gaussians(fit.family, fit.state.naturals, model)
+            return Posterior(*found, sites)
+        rows = rows_of(model, np.dtype(float))
         means = _global_means(fit, rows)
         data = {n: jnp.asarray(a) for n, a in rows.data().items()}
 
@@ -176,8 +191,7 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             return rows.solve(arrays, means)
 
         state = solve(data)
-        sites = [s for s in rows.model.latent if s in rows.model.local]
-        return Posterior(rows.engine.family, state.naturals, tuple(sites))
+        return Posterior(rows.engine.family, state.naturals, sites)
 
 
 def _new_rows(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:

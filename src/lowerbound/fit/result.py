@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
@@ -33,6 +32,7 @@ from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.augment import augmented, auxiliary_of
 from lowerbound.model.supports import support_record
+from lowerbound.model.trees import with_values
 from lowerbound.update import State
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Fit:
     whole: bool = True  # False: `args` are some of the rows, and the factors the global ones alone
     terms: dict[str, float] | None = None  # the ELBO by site, where a run has found it
     plate: str | None = None  # the plate of the rows, where it was chosen
-    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # maximised, by name
+    parameters: dict[str, Any] = field(default_factory=dict)  # maximised: arrays, or trees of them
     augment: dict[str, str] | None = None  # the sites that were augmented, and how
 
     # -- the posterior ----------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Fit:
         function = self.function
         if self.augment:
             function = augmented(function, self.augment)
-        return handlers.substitute(function, data=self.parameters) if self.parameters else function
+        return with_values(function, self.parameters)
 
     @property
     def original(self) -> Callable[..., Any]:

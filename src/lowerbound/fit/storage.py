@@ -35,6 +35,7 @@ from lowerbound.fit.stored import (
 )
 from lowerbound.model import trace_model
 from lowerbound.model.enumerated import enumerated
+from lowerbound.model.trees import tree_from, tree_record
 from lowerbound.update import State
 from lowerbound.version import __version__
 
@@ -70,6 +71,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         "partition": None if fit.blocks is None else [tuple(block) for block in fit.blocks],
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
         **{name: getattr(fit, name) for name in (*_PLAIN, *_LATER)},
+        "parameters": {n: _held_record(n, tree) for n, tree in fit.parameters.items()},
     }
     write_archive(path, document, KIND)
 
@@ -77,6 +79,15 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
 def _parameters(parameters: Any) -> Any:
     """Those of a mean field as a list of dictionaries, others as they are."""
     return [dict(p) for p in parameters] if isinstance(parameters, tuple) else parameters
+
+
+def _held_record(name: str, held: Any) -> Any:
+    """What a parameter holds: an array as it is, other trees by their parts."""
+    return held if isinstance(held, np.ndarray) else {"tree": tree_record(name, held)}
+
+
+def _held(record: Any) -> Any:
+    return tree_from(record["tree"]) if isinstance(record, dict) else record
 
 
 def _saved(fit: Fit) -> Saved:
@@ -177,7 +188,8 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         saved=Saved(**document["saved"]),
         **{name: document[name] for name in _PLAIN if name != "sites"},
         sites=sites,
-        **{name: document.get(name, default) for name, default in _LATER.items()},
+        **{n: document.get(n, default) for n, default in _LATER.items() if n != "parameters"},
+        parameters={n: _held(record) for n, record in document.get("parameters", {}).items()},
     )
 
 

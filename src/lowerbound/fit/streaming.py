@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from lowerbound.em import EM
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.cavi import fit_cavi
@@ -44,9 +45,9 @@ def update(
         )
     default = method is None or method == "auto"
     chosen = SVI(memoized=True) if default else as_method(method)
-    if isinstance(chosen, Gaussian):
+    if isinstance(chosen, Gaussian | EM):
         raise ArgumentError(
-            "update got method=lb.Gaussian(...).\nExpected lb.SVI(...), or none: the factors of "
+            f"update got method=lb.{type(chosen).__name__}(...).\nExpected lb.SVI(...), or none: the factors of "
             "the fit are the prior of the new rows."
         )
     if isinstance(chosen, CAVI):

@@ -7,7 +7,7 @@ program is then a function of their values.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
-from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import IdentityTransform, Transform
+from numpyro.primitives import Messenger
 
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
-from lowerbound.model.program import Inspector, PriorDraw, execute
+from lowerbound.model.program import Inspector, Message, PriorDraw, execute
+from lowerbound.model.trees import Layout, is_float, named_arrays, with_values
 from lowerbound.model.validate import describe
 
 FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
@@ -70,29 +71,81 @@ class Parameter:
         return _checked(Parameter(self.name, np.asarray(value, float), self.constraint, self.where))
 
 
+class Parameters(tuple[Parameter, ...]):
+    """The parameters of a program in its order, and the `layout` of the trees that they are in.
+
+    A parameter is one array: that of a `numpyro.param`, or a leaf of the tree that it holds.
+    """
+
+    layout: Layout
+
+    def __new__(cls, items: Iterable[Parameter], layout: Layout) -> Parameters:
+        """Keep the layout beside the items."""
+        self = super().__new__(cls, items)
+        self.layout = layout
+        return self
+
+    def started(self, given: Mapping[str, Any]) -> Parameters:
+        """The parameters, started at given arrays or trees, by the name of a leaf or a site."""
+        leaves = dict(given)
+        for site in self.layout.names:
+            if site in given:
+                leaves |= named_arrays(site, given[site])
+        items = [p.at(leaves[p.name]) if p.name in leaves else p for p in self]
+        return Parameters(items, self.layout)
+
+    def trees(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What `numpyro.param` and `numpyro.mutable` hold, for values of the parameters."""
+        return self.layout.trees(values)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names that a user gives starting values by: of sites, and of leaves."""
+        return tuple(dict.fromkeys([*self.layout.names, *(p.name for p in self)]))
+
+
+class _State(Messenger):  # type: ignore[misc]
+    """Notes the state of networks as it is when they are made: a run may write into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, Any] = {}
+
+    def postprocess_message(self, msg: Message) -> None:
+        """Note a state."""
+        if msg["type"] == "mutable" and msg["value"] is not None:
+            self.values.setdefault(msg["name"], jax.tree.map(lambda a: a, msg["value"]))
+
+
 def find_parameters(
     function: Callable[..., Any],
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
-) -> tuple[Parameter, ...]:
+) -> Parameters:
     """The parameters of a program, in its order; empty where it has none.
 
     A parameter that `numpyro.handlers.substitute` gives a value is a constant. `seed` is for
-    starting values that are functions of a random key.
+    starting values that are functions of a random key, as those of networks are.
     """
     arguments = split_arguments(function, args, kwargs or {})
-    found: dict[str, tuple[PyTreeDef, str]] = {}
+    found: dict[str, tuple[PyTreeDef, PyTreeDef, str]] = {}
+    lines: dict[str, str] = {}
 
     def run(key: jax.Array, data: Mapping[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
-        inspector = Inspector()
-        messages = execute(function, *arguments.call(data), inspector, PriorDraw(key))
+        inspector, state = Inspector(), _State()
+        messages = execute(function, *arguments.call(data), inspector, state, PriorDraw(key))
         values: dict[str, tuple[Any, list[Any]]] = {}
-        for name, where in inspector.parameters.items():
-            constraint = messages[name]["kwargs"].get("constraint", constraints.real)
+        held = {name: messages[name]["value"] for name in inspector.parameters}
+        for name, tree in {**held, **state.values}.items():
+            constraint = constraints.real
+            if name in held:
+                constraint = messages[name]["kwargs"].get("constraint", constraints.real)
+                lines[name] = inspector.parameters[name]
             leaves, structure = jax.tree.flatten(constraint)
-            found[name] = structure, where
-            values[name] = _number(name, messages[name]["value"], where), leaves
+            found[name] = jax.tree.structure(tree), structure, type(tree).__name__
+            arrays = {leaf: jnp.asarray(a) for leaf, a in named_arrays(name, tree).items()}
+            values[name] = arrays, leaves
         return values
 
     with jax.enable_x64(True):
@@ -112,28 +165,38 @@ def find_parameters(
         ((closed, shapes), inputs), _ = least_sight(read, tuple(arguments.data))
         numbers = evaluator(closed, range(len(closed.jaxpr.outvars)))(inputs)
         starts = jax.tree.unflatten(jax.tree.structure(shapes), numbers)
-        return tuple(
-            _checked(
-                Parameter(
-                    name,
-                    np.asarray(starts[name][0], float),
-                    jax.tree.unflatten(structure, starts[name][1]),
-                    where,
-                )
-            )
-            for name, (structure, where) in found.items()
-        )
+        items: list[Parameter] = []
+        constants: dict[str, Any] = {}
+        for name, (structure, rule, kind) in found.items():
+            arrays, leaves = starts[name]
+            constraint = jax.tree.unflatten(rule, leaves)
+            plain = jax.tree_util.treedef_is_leaf(structure)
+            if not plain:
+                _check_real(name, kind, len(arrays), constraint, lines.get(name, ""))
+            for leaf, array in arrays.items():
+                if name in lines and (plain or is_float(array)):
+                    start = np.asarray(array, float)
+                    items.append(_checked(Parameter(leaf, start, constraint, lines[name])))
+                else:
+                    constants[leaf] = array
+        structures = {name: structure for name, (structure, _, _) in found.items()}
+        # A dictionary comes out of JAX in the order of its keys; leaves are in that of the tree.
+        names = {n: tuple(named_arrays(n, _numbered(s))) for n, s in structures.items()}
+        return Parameters(items, Layout(structures, names, constants))
 
 
-def _number(name: str, value: Any, where: str) -> jax.Array:
-    leaves, structure = jax.tree.flatten(value)
-    if len(leaves) != 1 or not jax.tree_util.treedef_is_leaf(structure):
+def _numbered(structure: PyTreeDef) -> Any:
+    return jax.tree.unflatten(structure, range(structure.num_leaves))
+
+
+def _check_real(name: str, kind: str, count: int, constraint: Any, where: str) -> None:
+    if constraint is not constraints.real:
         raise UnsupportedModelError(
-            f"Parameter '{name}' starts at a {type(value).__name__} of {len(leaves)} arrays   "
-            f"({where}).\n"
-            "Expected one array. Give each of them a numpyro.param of its own."
+            f"Parameter '{name}' is a {kind} of {count} arrays, constrained to "
+            f"{describe(constraint)}   ({where}).\n"
+            "Expected constraint= with a single array. Give those that are constrained a "
+            "numpyro.param of their own."
         )
-    return jnp.asarray(leaves[0])
 
 
 def _checked(parameter: Parameter) -> Parameter:
@@ -171,7 +234,7 @@ def _brief(value: np.ndarray) -> str:
 
 def parameter_name(name: str) -> str:
     """The name of the data argument that holds the value of a parameter."""
-    return f"parameters['{name}']"
+    return f"parameters[{name!r}]"
 
 
 def parameter_inputs(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,15 +247,14 @@ def as_argument(parameters: Sequence[Parameter]) -> dict[str, np.ndarray]:
     return {p.name: np.reshape(p.initial, p.shape or (1,)) for p in parameters}
 
 
-def parametrised(
-    function: Callable[..., Any], parameters: Sequence[Parameter]
-) -> Callable[..., Any]:
+def parametrised(function: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
     """The program with its parameters as its first argument, a dict of arrays by name."""
     shapes = {p.name: p.shape for p in parameters}
+    held = parameters.layout
 
     def program(parameters: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
         values = {name: jnp.reshape(a, shapes[name]) for name, a in parameters.items()}
-        return handlers.substitute(function, data=values)(*args, **kwargs)
+        return with_values(function, held.trees(values))(*args, **kwargs)
 
     program.__name__ = getattr(function, "__name__", type(function).__name__)
     first = inspect.Parameter("parameters", inspect.Parameter.POSITIONAL_ONLY)

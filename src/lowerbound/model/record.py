@@ -119,8 +119,10 @@ def record(
         args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
         with sight.mode():
             messages = execute(function, args, kwargs, inspector, PriorDraw(key))
-        if inspector.parameters:
-            raise ParameterSiteError(inspector.parameters)
+        # What a prior has taken the place of, as in `random_flax_module`, is no parameter.
+        held = {n: w for n, w in inspector.parameters.items() if leaves_of(messages[n])}
+        if held:
+            raise ParameterSiteError(held)
         outputs: list[Any] = []
         entries.clear()
         for name, message in messages.items():
@@ -187,6 +189,11 @@ def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:
         base_event_dim=stripped.base.event_dim,
         rebuild=rebuild,
     )
+
+
+def leaves_of(message: Message) -> list[Any]:
+    """The arrays that a message has for its value."""
+    return jax.tree.leaves(message["value"])
 
 
 def _is_number(leaf: Any) -> bool:
