@@ -1,6 +1,7 @@
 """Parameters of a program: found with their starting values, and made data of the program."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +10,18 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from numpyro.contrib.module import ParamShape
 from numpyro.distributions import constraints
 
 from lowerbound import errors
 from lowerbound.model import trace_model
-from lowerbound.model.parameters import as_argument, find_parameters, parametrised
+from lowerbound.model.parameters import (
+    as_argument,
+    find_parameters,
+    parameter_inputs,
+    parametrised,
+)
+from lowerbound.model.trees import tree_from, tree_record, with_values
 
 Y = np.array([0.5, -1.0, 2.0, 0.1])
 
@@ -160,11 +168,114 @@ def test_a_constraint_without_a_transform():
     )
 
 
-def test_a_tree_of_arrays():
+# --- Trees ---
+
+
+def network(y, prior=None):
+    """A layer as `flax_module` and its like register it, with state, and a prior of its bias."""
+    held = numpyro.param("net$params")
+    state = numpyro.primitives.mutable("net$state")
+    assert (held is None) == (state is None)
+    if held is None:
+        key = numpyro.prng_key()
+        held = {"layer": {"w": jax.random.normal(key, (2,)), "b": jnp.zeros(1)}, "count": 3}
+        state = {"average": {"mean": jnp.zeros(2)}}
+        numpyro.param("net$params", held)
+        numpyro.primitives.mutable("net$state", state)
+    layer = dict(held["layer"])
+    if prior is not None:  # as `random_flax_module` does
+        held["layer"]["b"] = ParamShape((1,))
+        layer["b"] = numpyro.sample("b", prior.expand([1]).to_event(1))
+    z = numpyro.sample("z", dist.Normal())
+    state["average"] = {"mean": layer["w"] * z}  # as batch normalisation does
+    numpyro.sample("y", dist.Normal(layer["w"][0] * z + layer["b"][0] * held["count"], 1.0), obs=y)
+
+
+def test_the_leaves_of_a_tree_are_parameters():
+    found = find_parameters(network, (Y,), seed=1)
+    names = [p.name for p in found]
+    assert names == ["net$params['layer']['b']", "net$params['layer']['w']"]
+    assert [p.shape for p in found] == [(1,), (2,)]
+    other = find_parameters(network, (Y,), seed=2)
+    assert (found[1].initial != other[1].initial).all()
+    trees = found.trees({names[0]: np.array([7.0]), names[1]: np.array([1.0, 2.0])})
+    assert set(trees) == {"net$params", "net$state"}
+    np.testing.assert_array_equal(trees["net$params"]["layer"]["w"], [1.0, 2.0])
+    assert trees["net$params"]["count"] == 3  # whole numbers stay
+    np.testing.assert_array_equal(trees["net$state"]["average"]["mean"], np.zeros(2))
+    assert found.layout.state() == ("net$state",)
+
+
+def test_a_tree_is_started_by_its_site_or_by_a_leaf():
+    found = find_parameters(network, (Y,))
+    tree = {"layer": {"w": np.array([1.0, 2.0]), "b": np.array([3.0])}, "count": 3}
+    whole = found.started({"net$params": tree})
+    assert [p.initial.tolist() for p in whole] == [[3.0], [1.0, 2.0]]
+    single = found.started({"net$params['layer']['b']": [4.0]})
+    assert single[0].initial == [4.0]
+    np.testing.assert_array_equal(single[1].initial, found[1].initial)
+
+
+def test_the_program_as_a_function_of_a_tree():
+    """Its density is that at the tree, and no run writes into what another gets."""
+    found = find_parameters(network, (Y,))
+    model = trace_model(parametrised(network, found), (as_argument(found), Y))
+    values = {p.name: p.initial + 0.5 for p in found}
+    held = found.trees(values)
+    fixed = trace_model(with_values(network, held), (Y,))
+    with jax.enable_x64(True):
+        z = {"z": jnp.asarray(0.3)}
+        data = {**model.arguments.data, **parameter_inputs(values)}
+        expected = fixed.log_density(z, fixed.arguments.data)
+        assert model.log_density(z, data) == expected
+        assert fixed.log_density(z, fixed.arguments.data) == expected
+    w, b = values["net$params['layer']['w']"], values["net$params['layer']['b']"]
+    by_hand = dist.Normal(w[0] * 0.3 + b[0] * 3, 1.0).log_prob(Y).sum()
+    assert expected == pytest.approx(float(by_hand + dist.Normal().log_prob(0.3)), rel=1e-6)
+    np.testing.assert_array_equal(held["net$state"]["average"]["mean"], np.zeros(2))
+
+
+def test_leaves_with_a_prior_are_latent_sites():
+    lifted = partial(network, prior=dist.Normal())
+    found = find_parameters(lifted, (Y,))
+    assert [p.name for p in found] == ["net$params['layer']['w']"]
+    model = trace_model(parametrised(lifted, found), (as_argument(found), Y))
+    assert set(model.latent) == {"b", "z"}
+
+
+def test_a_tree_without_a_number_left_is_no_parameter():
     def model(y):
-        numpyro.param("a", {"w": jnp.zeros(2), "b": jnp.zeros(1)})
+        tree = {"w": jnp.zeros(2)}
+        numpyro.param("a", tree)
+        tree["w"] = ParamShape((2,))
+        w = numpyro.sample("w", dist.Normal().expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(w[0], 1.0), obs=y)
+
+    assert find_parameters(model, (Y,)) == ()
+    assert list(trace_model(model, (Y,)).latent) == ["w"]
+
+
+def test_a_tree_may_not_be_constrained():
+    def model(y):
+        numpyro.param("a", {"w": jnp.ones(2), "b": jnp.ones(1)}, constraint=constraints.positive)
 
     assert message(errors.UnsupportedModelError, model, Y) == (
-        "Parameter 'a' starts at a dict of 2 arrays   (test_parameters.py:N).\n"
-        "Expected one array. Give each of them a numpyro.param of its own."
+        "Parameter 'a' is a dict of 2 arrays, constrained to positive numbers   "
+        "(test_parameters.py:N).\n"
+        "Expected constraint= with a single array. Give those that are constrained a "
+        "numpyro.param of their own."
+    )
+
+
+def test_trees_as_records():
+    tree = {"a": [np.ones(2), (np.zeros(1), None)], "c": {0: {"b": ParamShape((3, 1))}}}
+    again = tree_from(tree_record("t", tree))
+    assert jax.tree.structure(again) == jax.tree.structure(tree)
+    jax.tree.map(np.testing.assert_array_equal, again, tree)
+    with pytest.raises(errors.ArgumentError) as caught:
+        tree_record("t", {"a": {1, 2}})
+    assert str(caught.value) == (
+        "Parameter 't' holds a set, which files do not know, so the fit cannot be saved.\n"
+        "Expected dictionaries, lists and tuples of arrays. Keep "
+        "jax.tree.leaves(fit.parameters['t']) instead."
     )

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import jit
 from lowerbound.em.climb import STEPS
 from lowerbound.em.measure import chunks_of
 from lowerbound.em.objective import Objective, objective_of
@@ -57,8 +58,8 @@ def why_not_apart(whole: Objective, part: Objective, seed: int) -> str | None:
     own = 0.3 * rng.standard_normal(whole.own.shape)
     shared = 0.3 * rng.standard_normal(whole.shared.shape)
     free, data = whole.start(), whole.data()
-    every = float(jax.jit(whole.log_joint)(free, own, shared, data, None))
-    program = jax.jit(part.log_joint)
+    every = float(jit(whole.log_joint)(free, own, shared, data, None))
+    program = jit(part.log_joint)
     zeros = jnp.zeros(part.rows)
     total = None
     for index, weights in chunks_of(whole.rows, part.rows):

@@ -31,16 +31,15 @@ def moved(block: Block, noise: Array) -> Array:
 def entropy(block: Block) -> Array:
     """The entropy of each Gaussian."""
     size = block["loc"].shape[-1]
-    volume: Array = jnp.sum(block["log_scale"], axis=-1)
-    return volume + 0.5 * size * (1.0 + math.log(2 * math.pi))
+    volume = jnp.sum(block["log_scale"], axis=-1)
+    return jnp.asarray(volume + 0.5 * size * (1.0 + math.log(2 * math.pi)))
 
 
 def log_prob(block: Block, noise: Array) -> Array:
     """The log density at the draw that belongs to the noise."""
     size = block["loc"].shape[-1]
     square = 0.5 * jnp.sum(noise**2, axis=-1) + 0.5 * size * math.log(2 * math.pi)
-    volume: Array = jnp.sum(block["log_scale"], axis=-1)
-    return -square - volume
+    return jnp.asarray(-square - jnp.sum(block["log_scale"], axis=-1))
 
 
 def root(block: Block) -> np.ndarray:

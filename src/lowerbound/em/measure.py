@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled import jit
 from lowerbound.em.climb import Point
 from lowerbound.em.gaussian import log_prob, moved
 from lowerbound.em.objective import Data, Objective
@@ -23,7 +24,7 @@ def measured(
     """The ELBO of all rows over fresh draws, and its standard error."""
     chunks = chunks_of(whole.rows, objective.rows)
     draws = int(np.clip(WORK / max(work * len(chunks), 1.0), LEAST, MOST))
-    program = jax.jit(_terms, static_argnums=0)
+    program = jit(_terms, static_argnums=0)
     keys = jax.random.split(jax.random.key(seed), len(chunks) + 1)
     shared = jax.random.normal(keys[-1], (draws, *np.shape(point.shared["loc"])))
     values = -np.asarray(log_prob(point.shared, shared))

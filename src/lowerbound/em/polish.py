@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from lowerbound.compiled import jit
 from lowerbound.bound.draws import block_draws, normal_draws
 from lowerbound.em.climb import Point
 from lowerbound.em.objective import Data, Objective
@@ -53,7 +54,7 @@ def polished(
         moved: Point = shape(vector)
         return -objective.elbo(moved.free, moved.own, moved.shared, noise, data, None)
 
-    program = jax.jit(jax.value_and_grad(loss))
+    program = jit(jax.value_and_grad(loss))
     origin = np.asarray(flat)
 
     def slopes(steps: np.ndarray) -> tuple[float, np.ndarray]:

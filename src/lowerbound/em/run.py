@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.compiled import jit
 from lowerbound.em.batches import batch_size, indices, part_of
 from lowerbound.em.climb import STEPS, Point, State, begin, window
 from lowerbound.em.gaussian import begun
@@ -104,8 +105,8 @@ def start(whole: Objective, method: EM, seed: int) -> Point:
     normal = _APART * rng.standard_normal(coordinates.size)
     places = [normal]
     with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # without quantiles
-        places.insert(0, np.asarray(jax.jit(coordinates.prior)(normal, data), float))
-    free, density = whole.start(), jax.jit(whole.log_joint)
+        places.insert(0, np.asarray(jit(coordinates.prior)(normal, data), float))
+    free, density = whole.start(), jit(whole.log_joint)
     for vector in places:
         vector = _placed(whole, vector, method.given)
         own, shared = vector[whole.own], vector[whole.shared]
@@ -160,7 +161,7 @@ class _Climb:
         self.steps = 0
         self.history: list[float] = []
         self.seconds: list[float] = []
-        self.program = jax.jit(window(part, total, draws))
+        self.program = jit(window(part, total, draws))
         self.key = jax.random.key(seed)
         self.rows = indices(total, part.rows, seed) if part.rows < total else None
 

@@ -47,8 +47,8 @@ def update(
     chosen = SVI(memoized=True) if default else as_method(method)
     if isinstance(chosen, Gaussian | EM):
         raise ArgumentError(
-            f"update got method=lb.{type(chosen).__name__}(...).\nExpected lb.SVI(...), or none: the factors of "
-            "the fit are the prior of the new rows."
+            f"update got method=lb.{type(chosen).__name__}(...).\nExpected lb.SVI(...), or none: "
+            "the factors of the fit are the prior of the new rows."
         )
     if isinstance(chosen, CAVI):
         chosen = SVI(memoized=True, tolerance=chosen.tolerance, precision=chosen.precision)

@@ -97,7 +97,8 @@ def digest(closed: ClosedJaxpr, *names: str) -> str:
     """
     total = hashlib.sha256(str((closed.jaxpr, names)).encode())
     for array in (*closed.consts, *_literals(closed.jaxpr)):
-        known = np.asarray(array)
+        is_key = jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key)
+        known = np.asarray(jax.random.key_data(array) if is_key else array)
         total.update(f"{known.shape}{known.dtype}".encode() + known.tobytes())
     return total.hexdigest()
 

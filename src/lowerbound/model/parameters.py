@@ -24,7 +24,7 @@ from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
-from lowerbound.model.trees import Layout, is_float, named_arrays, with_values
+from lowerbound.model.trees import Layout, is_float, is_key, named_arrays, with_values
 from lowerbound.model.validate import describe
 
 FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
@@ -131,6 +131,7 @@ def find_parameters(
     arguments = split_arguments(function, args, kwargs or {})
     found: dict[str, tuple[PyTreeDef, PyTreeDef, str]] = {}
     lines: dict[str, str] = {}
+    keys: set[str] = set()  # leaves that are random keys
 
     def run(key: jax.Array, data: Mapping[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
         inspector, state = Inspector(), _State()
@@ -144,7 +145,8 @@ def find_parameters(
                 lines[name] = inspector.parameters[name]
             leaves, structure = jax.tree.flatten(constraint)
             found[name] = jax.tree.structure(tree), structure, type(tree).__name__
-            arrays = {leaf: jnp.asarray(a) for leaf, a in named_arrays(name, tree).items()}
+            arrays = {leaf: _numbers(a) for leaf, a in named_arrays(name, tree).items()}
+            keys.update(leaf for leaf, a in named_arrays(name, tree).items() if is_key(a))
             values[name] = arrays, leaves
         return values
 
@@ -178,11 +180,15 @@ def find_parameters(
                     start = np.asarray(array, float)
                     items.append(_checked(Parameter(leaf, start, constraint, lines[name])))
                 else:
-                    constants[leaf] = array
+                    constants[leaf] = jax.random.wrap_key_data(array) if leaf in keys else array
         structures = {name: structure for name, (structure, _, _) in found.items()}
         # A dictionary comes out of JAX in the order of its keys; leaves are in that of the tree.
         names = {n: tuple(named_arrays(n, _numbered(s))) for n, s in structures.items()}
         return Parameters(items, Layout(structures, names, constants))
+
+
+def _numbers(leaf: Any) -> jax.Array:
+    return jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf)
 
 
 def _numbered(structure: PyTreeDef) -> Any:

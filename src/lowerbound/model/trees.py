@@ -33,6 +33,13 @@ def is_float(leaf: Any) -> bool:
     return bool(np.issubdtype(np.result_type(leaf), np.floating))
 
 
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is a random key."""
+    return isinstance(leaf, jax.Array) and bool(
+        jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """How named arrays make up the trees of a program, by site.
@@ -94,6 +101,8 @@ def with_values(function: Callable[..., Any], values: Mapping[str, Any]) -> Call
 
 def tree_record(name: str, tree: Any) -> Any:
     """A tree as lists, dictionaries with strings as keys, and arrays: what a file holds."""
+    if is_key(tree):
+        return {"key": np.asarray(jax.random.key_data(tree))}
     match tree:
         case None:
             return None
@@ -130,4 +139,6 @@ def tree_from(record: Any) -> Any:
             return tuple(tree_from(item) for item in items)
         case {"leaf": array}:
             return array
+        case {"key": numbers}:
+            return jax.random.wrap_key_data(numbers)
     raise ValueError(f"no tree has a part {record!r}")
