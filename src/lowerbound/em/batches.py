@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import quickly
 from lowerbound.em.climb import STEPS
 from lowerbound.em.measure import chunks_of
 from lowerbound.em.objective import Objective, objective_of
@@ -36,10 +35,18 @@ def batch_size(whole: Objective, work: float, asked: int | None) -> int:
 
 
 def of_rows(whole: Objective, size: int) -> Objective:
-    """The program of some rows: the same function, called with these."""
-    data = {n: a[:size] for n, a in whole.model.arguments.data.items() if n in whole.sliced}
+    """The program of some rows: the same function, called with these.
+
+    Rows with missing entries are among them, where there are any, so that it has masks.
+    """
     model = whole.model
-    masked = {n: m[:size] for n, m in model.arguments.missing.items() if n in data}
+    masks = {n: m for n, m in model.arguments.missing.items() if n in whole.sliced}
+    lacking = np.zeros(whole.rows, bool)
+    for mask in masks.values():
+        lacking |= mask.reshape(whole.rows, -1).any(axis=1)
+    rows = np.argsort(~lacking, kind="stable")[:size]
+    data = {n: a[rows] for n, a in model.arguments.data.items() if n in whole.sliced}
+    masked = {n: m[rows] for n, m in masks.items()}
     arguments = model.arguments.replace(data)
     args, kwargs = arguments.call(
         {
@@ -58,8 +65,8 @@ def why_not_apart(whole: Objective, part: Objective, seed: int) -> str | None:
     own = 0.3 * rng.standard_normal(whole.own.shape)
     shared = 0.3 * rng.standard_normal(whole.shared.shape)
     free, data = whole.start(), whole.data()
-    every = float(jit(whole.log_joint)(free, own, shared, data, None))
-    program = jit(part.log_joint)
+    every = float(quickly(whole.log_joint)(free, own, shared, data, None))
+    program = quickly(part.log_joint)
     zeros = jnp.zeros(part.rows)
     total = None
     for index, weights in chunks_of(whole.rows, part.rows):

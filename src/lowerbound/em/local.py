@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import quickly
 from lowerbound.em.climb import STEPS, Point, begin, window
 from lowerbound.em.gaussian import Block
 from lowerbound.em.measure import row_terms
 from lowerbound.em.method import EM
-from lowerbound.em.objective import Objective, objective_of
+from lowerbound.em.objective import Objective, compiled, objective_of
 from lowerbound.em.result import by_rows, shared_block
 from lowerbound.em.run import start
 from lowerbound.errors import ArgumentError
@@ -68,7 +68,8 @@ def rows_given(objective: Objective, shared: Block, seed: int) -> Point:
     point = start(objective, EM(), seed)._replace(shared=shared)
     point.own["loc"] = _best_places(objective, point, seed)
     state, data = begin(point, objective.rows), objective.data()
-    program = jit(window(objective, objective.rows, DRAWS, moving=False))
+    work = 3.0 * DRAWS * objective.work()
+    program = compiled(window(objective, objective.rows, DRAWS, moving=False), work)
     keys = jax.random.split(jax.random.key(seed), WINDOWS)
     rate, best, average = RATE, -np.inf, point
     for key in keys:
@@ -109,7 +110,7 @@ def _best_places(objective: Objective, point: Point, seed: int) -> np.ndarray:
         chosen = jnp.argmax(values, axis=0)
         return jnp.take_along_axis(places, chosen[None, :, None], axis=0)[0]
 
-    return np.asarray(jit(best)(jax.random.split(jax.random.key(seed), TRIED)))
+    return np.asarray(quickly(best)(jax.random.split(jax.random.key(seed), TRIED)))
 
 
 def log_densities(objective: Objective, point: Point, draws: int, seed: int) -> np.ndarray:
@@ -127,4 +128,4 @@ def log_densities(objective: Objective, point: Point, draws: int, seed: int) -> 
         return jax.scipy.special.logsumexp(terms, axis=0) - jnp.log(draws)
 
     keys = jax.random.split(jax.random.key(seed), draws)
-    return np.asarray(jit(every)(keys))
+    return np.asarray(quickly(every)(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -9,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import jit
 from lowerbound.em.climb import Point
 from lowerbound.em.gaussian import log_prob, moved
-from lowerbound.em.objective import Data, Objective
+from lowerbound.em.objective import Data, Objective, compiled
 
 MOST, LEAST = 256, 32  # draws
 WORK = 2e10  # operations that a measurement may take
@@ -24,7 +24,7 @@ def measured(
     """The ELBO of all rows over fresh draws, and its standard error."""
     chunks = chunks_of(whole.rows, objective.rows)
     draws = int(np.clip(WORK / max(work * len(chunks), 1.0), LEAST, MOST))
-    program = jit(_terms, static_argnums=0)
+    program = _program(objective, work)
     keys = jax.random.split(jax.random.key(seed), len(chunks) + 1)
     shared = jax.random.normal(keys[-1], (draws, *np.shape(point.shared["loc"])))
     values = -np.asarray(log_prob(point.shared, shared))
@@ -35,7 +35,7 @@ def measured(
             here, given = point._replace(own=own), objective.take(data, index)
             counted = weights
         again = np.asarray(number > 0)
-        values += np.asarray(program(objective, here, shared, keys[number], given, counted, again))
+        values += np.asarray(program(here, shared, keys[number], given, counted, again))
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(draws))
 
 
@@ -48,6 +48,11 @@ def chunks_of(total: int, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
         index = np.arange(begin, begin + size)
         found.append((index % total, (index < total).astype(float)))
     return found
+
+
+@lru_cache(maxsize=2)
+def _program(objective: Objective, work: float) -> Any:
+    return compiled(partial(_terms, objective), work)
 
 
 def _terms(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from jax.extend.core import jaxprs_in_params
 from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
+from lowerbound.compiled import Jitted, jit, quickly
 from lowerbound.em.gaussian import Block, entropy, moved
 from lowerbound.model import Model
 from lowerbound.model.coordinates import Coordinates
@@ -23,6 +24,7 @@ from lowerbound.model.program import MaskMissing, Message
 
 Free = dict[str, Any]  # unconstrained numbers of the parameters, by name
 Data = Mapping[str, Any]
+QUICK_BELOW = 1e6  # operations of a call
 
 
 class Weighted(Messenger):  # type: ignore[misc]
@@ -174,6 +176,11 @@ def objective_of(model: Model, parameters: tuple[Parameter, ...], apart: bool = 
         np.concatenate(shared) if shared else np.zeros(0, int),
         tuple(sliced),
     )
+
+
+def compiled(function: Callable[..., Any], work: float) -> Jitted:
+    """Jit the function; one whose call takes few operations rather compiles quickly."""
+    return quickly(function) if work < QUICK_BELOW else jit(function)
 
 
 def _mask(name: str) -> str:

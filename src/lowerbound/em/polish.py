@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from lowerbound.compiled import jit
 from lowerbound.bound.draws import block_draws, normal_draws
 from lowerbound.em.climb import Point
-from lowerbound.em.objective import Data, Objective
+from lowerbound.em.objective import Data, Objective, compiled
 
 ITERATIONS = 300
 MOST_NUMBERS = 50_000  # that are moved together
@@ -40,7 +39,7 @@ def draws_for(objective: Objective, point: Point, work: float) -> int:
 
 
 def polished(
-    objective: Objective, point: Point, data: Data, draws: int, seed: int
+    objective: Objective, point: Point, data: Data, draws: int, work: float, seed: int
 ) -> tuple[Point, float, bool]:
     """The maximum over fixed draws near a point, its ELBO over these, and whether it is one."""
     from scipy.optimize import minimize
@@ -54,7 +53,7 @@ def polished(
         moved: Point = shape(vector)
         return -objective.elbo(moved.free, moved.own, moved.shared, noise, data, None)
 
-    program = jit(jax.value_and_grad(loss))
+    program = compiled(jax.value_and_grad(loss), 3.0 * draws * work)
     origin = np.asarray(flat)
 
     def slopes(steps: np.ndarray) -> tuple[float, np.ndarray]:

@@ -11,13 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import quickly
 from lowerbound.em.batches import batch_size, indices, part_of
 from lowerbound.em.climb import STEPS, Point, State, begin, window
 from lowerbound.em.gaussian import begun
 from lowerbound.em.measure import measured
 from lowerbound.em.method import EM
-from lowerbound.em.objective import Data, Objective
+from lowerbound.em.objective import Data, Objective, compiled
 from lowerbound.em.polish import draws_for, polished
 from lowerbound.errors import ArgumentError
 
@@ -71,7 +71,7 @@ def run_gradients(
     limit = method.steps or steps_for(share, draws)
     data = jax.tree.map(np.asarray, whole.data())
     point = start(whole, method, seed)
-    climb = _Climb(part, whole.rows, data, draws + draws % 2, limit, seed, clock, watch)
+    climb = _Climb(part, whole.rows, data, draws + draws % 2, share, limit, seed, clock, watch)
     point, rested = climb.run(point, method)
     elbo, error = measured(part, whole, point, data, share, seed + 1)
     rest = f"converged: the ELBO gains less than {method.tolerance:g} of itself, or than its noise,"
@@ -79,7 +79,7 @@ def run_gradients(
     converged = rested
     fixed = draws_for(whole, point, work) if part is whole and method.steps is None else 0
     if fixed:
-        better, value, found = polished(whole, point, data, fixed, seed + 2)
+        better, value, found = polished(whole, point, data, fixed, work, seed + 2)
         again = measured(part, whole, better, data, share, seed + 1)
         if again[0] > elbo - again[1] - error:
             point, (elbo, error), converged = better, again, found
@@ -105,8 +105,8 @@ def start(whole: Objective, method: EM, seed: int) -> Point:
     normal = _APART * rng.standard_normal(coordinates.size)
     places = [normal]
     with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # without quantiles
-        places.insert(0, np.asarray(jit(coordinates.prior)(normal, data), float))
-    free, density = whole.start(), jit(whole.log_joint)
+        places.insert(0, np.asarray(quickly(coordinates.prior)(normal, data), float))
+    free, density = whole.start(), quickly(whole.log_joint)
     for vector in places:
         vector = _placed(whole, vector, method.given)
         own, shared = vector[whole.own], vector[whole.shared]
@@ -151,6 +151,7 @@ class _Climb:
         total: int,
         data: Data,
         draws: int,
+        work: float,
         limit: int,
         seed: int,
         clock: float,
@@ -161,7 +162,7 @@ class _Climb:
         self.steps = 0
         self.history: list[float] = []
         self.seconds: list[float] = []
-        self.program = jit(window(part, total, draws))
+        self.program = compiled(window(part, total, draws), 3.0 * draws * work)
         self.key = jax.random.key(seed)
         self.rows = indices(total, part.rows, seed) if part.rows < total else None
 

@@ -62,13 +62,15 @@ class Space:
         """Whether each entry is mapped into a constraint."""
         return np.repeat([not p.is_free for p in self.parameters], self.sizes)
 
-    def undetermined(self, vector: np.ndarray, hessian: np.ndarray) -> str | None:
+    def unused(self, vector: np.ndarray, hessian: np.ndarray) -> str | None:
+        """A parameter that a function with this Hessian does not depend on, where there is one."""
+        edge = self.constrained() & (abs(vector) > EDGE)
+        unused = np.flatnonzero((np.diagonal(hessian) == 0.0) & ~edge)
+        return self.owner(int(unused[0])) if len(unused) else None
+
+    def flat(self, hessian: np.ndarray) -> str | None:
         """A parameter along which a function with this Hessian is flat, where there is one."""
         size = abs(np.diagonal(hessian))
-        edge = self.constrained() & (abs(vector) > EDGE)
-        unused = np.flatnonzero((size == 0.0) & ~edge)
-        if len(unused):
-            return self.owner(int(unused[0]))
         # What is close to zero beside the others may be rounding, at the edge of a constraint.
         kept = np.flatnonzero(size > 1e-12 * size.max())
         scale = 1.0 / np.sqrt(size[kept])
@@ -151,19 +153,22 @@ class Ascent:
             self.engine.compiled[key] = self.engine.compile(hessian, dict(inputs), vector, state)
         return self.engine.compiled[key]  # type: ignore[no-any-return]
 
-    def check_maximum(self, inputs: Mapping[str, Array], vector: Any, state: State) -> None:
-        """Raise where the ELBO is flat along a direction of the parameters."""
+    def check_maximum(self, inputs: Mapping[str, Array], vector: Any, state: State) -> str | None:
+        """A parameter that has other values as good, where there is one; one unused is an error.
+
+        Rotations of loadings, and the symmetries of networks, leave the ELBO as it is.
+        """
         if vector.size > FEW:
-            return
+            return None
         hessian = self.curvature(inputs, vector, state)(dict(inputs), vector, state)
-        name = self.space.undetermined(np.asarray(vector), np.asarray(hessian))
+        name = self.space.unused(np.asarray(vector), np.asarray(hessian))
         if name is not None:
             raise ArgumentError(
-                f"The ELBO does not determine the parameter '{name}': it is flat along a "
-                "direction of it.\n"
+                f"The ELBO does not depend on the parameter '{name}'.\n"
                 f"Expected a single maximum. Give '{name}' a prior with numpyro.sample, or fix it: "
                 f"numpyro.handlers.substitute(model, data={{'{name}': value}})."
             )
+        return self.space.flat(np.asarray(hessian))
 
 
 def slots(summand: Summand) -> list[int]:

@@ -51,6 +51,7 @@ class Maximised:
     engine: Engine
     outcome: Outcome
     parameters: dict[str, Any]  # arrays, and trees of them, as `numpyro.param` has them
+    notes: tuple[str, ...] = ()  # what the plan says of them
 
     @property
     def state(self) -> State:
@@ -120,13 +121,40 @@ def run_em(
         outcome, vector = alternate(ascent, inputs, carries, method, progress)
         engine.certified()
         check_outcome(engine, outcome)
-        ascent.check_maximum(inputs, vector, outcome.state)
+        flat = ascent.check_maximum(inputs, vector, outcome.state)
         values = ascent.space.values(jnp.asarray(vector))
         final = {name: np.asarray(value) for name, value in values.items()}
         data = {name: np.asarray(array) for name, array in parameter_inputs(final).items()}
     model = replace(model, arguments=model.arguments.replace(data))
     held = parameters.trees(final)
-    return Maximised(model, with_values(function, held), engine, outcome, held)
+    fixed = with_values(function, held)
+    return Maximised(model, fixed, engine, outcome, held, notes_of(parameters, flat))
+
+
+def notes_of(parameters: Parameters, flat: str | None = None) -> tuple[str, ...]:
+    """What the plan says of the parameters; `flat` is one that has other values as good."""
+    sizes = {p.name: int(np.prod(p.shape)) for p in parameters}
+    sites = {
+        site: [name for name in names if name in sizes]
+        for site, names in parameters.layout.names.items()
+    }
+    listed = ", ".join(
+        f"'{site}'" if len(own) == 1 else f"'{site}' ({len(own)} arrays)"
+        for site, own in sites.items()
+        if own
+    )
+    count = sum(sizes.values())
+    numbers = "1 number" if count == 1 else f"{count} numbers"
+    notes = [
+        f"Parameters {listed}: maximised with the ELBO (variational EM), {numbers} without "
+        "uncertainty."
+    ]
+    state = ", ".join(f"'{name}'" for name in parameters.layout.state())
+    if state:
+        notes.append(f"State {state} (running averages, say) stays as it starts.")
+    if flat is not None:
+        notes.append(f"The ELBO is flat along a direction of '{flat}': other values are as good.")
+    return tuple(notes)
 
 
 def check_method(method: CAVI) -> None:

@@ -10,7 +10,7 @@ import jax
 
 from lowerbound.em import EM
 from lowerbound.errors import ParameterSiteError
-from lowerbound.fit.em import parametrised_model
+from lowerbound.fit.em import notes_of, parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.estimated import explain_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
@@ -19,7 +19,6 @@ from lowerbound.fit.hybrid import explain_given_sites
 from lowerbound.fit.ladder import chosen_route
 from lowerbound.fit.method import CAVI, SVI
 from lowerbound.fit.plan import Plan, check_partition, make_plan
-from lowerbound.fit.rewritten import with_parameters
 from lowerbound.fit.rewritten_batches import explain_batches
 from lowerbound.fit.structured import explain_conditioned
 from lowerbound.model import trace_model
@@ -56,11 +55,12 @@ def _plan(
         return explain_batches(function, args, kwargs, method)
     try:
         model = trace_model(function, args, kwargs)
-    except ParameterSiteError as error:
+    except ParameterSiteError:
         if not isinstance(method, CAVI) or method.condition or method.augment:
             raise  # as `fit` does
-        model = parametrised_model(function, find_parameters(function, args, kwargs), args, kwargs)
-        return with_parameters(make_plan(model, derived(model)), error.names)
+        parameters = find_parameters(function, args, kwargs)
+        model = parametrised_model(function, parameters, args, kwargs)
+        return make_plan(model, derived(model), notes=notes_of(parameters))
     if isinstance(method, Gaussian) and method.sites:
         return explain_given_sites(model, args, kwargs, method)
     if isinstance(method, Gaussian):

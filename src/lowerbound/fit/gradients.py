@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+from numpyro.primitives import Messenger
 
 from lowerbound.em import EM, EMRun, Objective, objective_of, run_gradients
 from lowerbound.em.batches import batch_size
@@ -22,7 +22,7 @@ from lowerbound.family.variational import Variational
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.check_input import check_observed_variance
 from lowerbound.fit.checkpoint import Keeper
-from lowerbound.fit.em import parametrised_model
+from lowerbound.fit.em import notes_of, parametrised_model
 from lowerbound.fit.plan import Plan, plan_of_gaussian
 from lowerbound.fit.posterior import History, Restart
 from lowerbound.fit.result import Fit, site_records
@@ -179,7 +179,7 @@ def _plan(problem: Problem, method: EM, objective: Objective, run: EMRun | None 
     plan = replace(plan, method="Variational EM", rows=tuple(rows))
     if problem.summation is not None:
         plan = plan_summed(problem.summation, plan)
-    notes = [parameters_note(problem.parameters), *_state_notes(problem.parameters)]
+    notes = [*notes_of(problem.parameters), *random_notes(objective)]
     if width:
         total = objective.rows
         batch = (
@@ -197,29 +197,21 @@ def _plan(problem: Problem, method: EM, objective: Objective, run: EMRun | None 
     return replace(plan, notes=(*plan.notes, *notes))
 
 
-def parameters_note(parameters: Parameters) -> str:
-    """What the plan says of the parameters."""
-    sites: dict[str, list[int]] = {}
-    sizes = {p.name: math.prod(p.shape) for p in parameters}
-    for site, names in parameters.layout.names.items():
-        own = [sizes[name] for name in names if name in sizes]
-        if own:
-            sites[site] = own
-    count = sum(sizes.values())
-    listed = ", ".join(_described(site, own) for site, own in sites.items())
-    return (
-        f"Parameters {listed}: maximised with the ELBO (variational EM), point estimates without "
-        f"uncertainty, {count} {'number' if count == 1 else 'numbers'} in all."
-    )
+class _Asked(Messenger):  # type: ignore[misc]
+    """Notes whether a program asks for a random key."""
+
+    asked = False
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Note it."""
+        self.asked = self.asked or msg["type"] == "prng_key"
 
 
-def _described(site: str, sizes: Sequence[int]) -> str:
-    return f"'{site}'" if len(sizes) == 1 else f"'{site}' ({len(sizes)} arrays)"
-
-
-def _state_notes(parameters: Parameters) -> list[str]:
-    state = parameters.layout.state()
-    if not state:
+def random_notes(objective: Objective) -> list[str]:
+    """What the plan says of random numbers that the program draws itself."""
+    watch = _Asked()
+    with watch:
+        objective.work()
+    if not watch.asked:
         return []
-    listed = ", ".join(f"'{name}'" for name in state)
-    return [f"State {listed} (running averages, say) stays as it starts."]
+    return ["The program asks for a random key (dropout, say): it gets the same one every time."]

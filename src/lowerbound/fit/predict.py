@@ -239,10 +239,10 @@ def predictive_draws(
     values: Mapping[str, Array],
     key: Array,
     sites: tuple[str, ...] | None,
+    count: int,
 ) -> dict[str, Array]:
-    """Draws of the observed sites given draws of latent ones, by running the program."""
+    """Draws of the observed sites given `count` draws of latent ones, by running the program."""
     args, kwargs = arguments.call({n: jnp.asarray(a) for n, a in arguments.data.items()})
-    count = next(iter(values.values())).shape[0]
 
     def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
         program = numpyro.handlers.uncondition(function)

@@ -55,7 +55,8 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
         extra = jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
     for name, mask in model.missing.items():
         own = fit.own_sites(values)
-        drawn = predictive_draws(fit.original, model.arguments, own, key, (name,))[name]
+        count = len(next(iter(values.values())))
+        drawn = predictive_draws(fit.original, model.arguments, own, key, (name,), count)[name]
         first = {n: v[0] for n, v in values.items()}
         observed = model.run(first, data)[name]
         where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))
@@ -131,7 +132,7 @@ def predictive_sites(
         arguments = split_arguments(fit.original, *call)
         values = fit.own_sites(values)
         drawn = predictive_draws(
-            fit.original, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed
+            fit.original, arguments, values, jax.random.fold_in(key, 1), fit.plan.observed, draws
         )
         return {name: np.asarray(array) for name, array in drawn.items()}
 

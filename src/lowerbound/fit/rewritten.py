@@ -15,7 +15,7 @@ from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.em import run_em
 from lowerbound.fit.method import CAVI
-from lowerbound.fit.plan import Plan, make_plan
+from lowerbound.fit.plan import make_plan
 from lowerbound.fit.result import Fit, make_fit
 from lowerbound.fit.structured import fit_conditioned
 from lowerbound.model import trace_model
@@ -40,16 +40,9 @@ def fit_parameters(
     with jax.enable_x64(True):
         run = run_em(function, args, kwargs, method, seed, progress)
         model = trace_model(run.program, args, kwargs)
-        plan = with_parameters(make_plan(model, run.engine.joint), tuple(run.parameters))
+        plan = make_plan(model, run.engine.joint, notes=run.notes)
     fitted = make_fit(model, args, kwargs, run.engine, run.outcome, plan, method, seed)
     return replace(fitted, function=function, parameters=run.parameters)
-
-
-def with_parameters(plan: Plan, names: tuple[str, ...]) -> Plan:
-    """The plan with a line on the parameters."""
-    listed = ", ".join(f"'{name}'" for name in names)
-    line = f"Parameters {listed}: maximised with the ELBO (variational EM)."
-    return replace(plan, notes=(*plan.notes, line))
 
 
 def fit_augmented(

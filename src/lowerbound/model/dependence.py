@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
 
@@ -97,7 +99,7 @@ def digest(closed: ClosedJaxpr, *names: str) -> str:
     """
     total = hashlib.sha256(str((closed.jaxpr, names)).encode())
     for array in (*closed.consts, *_literals(closed.jaxpr)):
-        is_key = jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key)
+        is_key = isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
         known = np.asarray(jax.random.key_data(array) if is_key else array)
         total.update(f"{known.shape}{known.dtype}".encode() + known.tobytes())
     return total.hexdigest()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 from numpyro.contrib.module import ParamShape
@@ -35,9 +36,7 @@ def is_float(leaf: Any) -> bool:
 
 def is_key(leaf: Any) -> bool:
     """Whether a leaf is a random key."""
-    return isinstance(leaf, jax.Array) and bool(
-        jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    )
+    return isinstance(leaf, jax.Array) and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 @dataclass(frozen=True, eq=False)
