@@ -215,7 +215,7 @@ def test_parameter_site():
     assert message(errors.ParameterSiteError, model, Y) == (
         "Site 'scale' is a numpyro.param   (test_model_errors.py:N).\n"
         "Expected latent variables with priors; parameters are maximised by variational EM, with "
-        "method=lb.CAVI(...). Give it a prior with numpyro.sample, or fix it: "
+        "method=lb.CAVI() or lb.EM(). Give it a prior with numpyro.sample, or fix it: "
         "numpyro.handlers.substitute(model, data={'scale': value})."
     )
 
