@@ -2,7 +2,7 @@
 
 Each row of `ROWS` gets an environment of its own under `.matrix/`, made where it is missing or out
 of date, and kept. An interpreter that is not on this machine is reported, not required.
-Standard library only: it is run by whichever Python there is.
+Standard library only: it is run by whichever Python 3.11 or newer there is.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".matrix"
-# What is installed, besides a row's versions, follows from these.
-RECIPE = ("pyproject.toml", "hatch_build.py", "src/lowerbound/topics/native/*pp")
+# What is installed, besides a row's versions, follows from the project and from these.
+SOURCES = ("hatch_build.py", "src/lowerbound/topics/native/*pp")
 
 # What other versions break: readers of traces and jaxprs, shapes and types of draws, deprecations.
 # Then fits, by coordinate ascent and by Gaussians. `make test` runs everything, on one Python.
@@ -94,9 +95,11 @@ def interpreter(version: str) -> str | None:
 
 
 def recipe(row: Row) -> str:
-    """A digest of all that an environment is made from."""
-    digest = hashlib.sha256(repr(row).encode())
-    for pattern in RECIPE:
+    """A digest of all that an environment is made from; settings of tools are not."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    made_from = [row, project["project"], project["build-system"]]
+    digest = hashlib.sha256(repr(made_from).encode())
+    for pattern in SOURCES:
         for path in sorted(ROOT.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()
