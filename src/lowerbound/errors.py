@@ -371,12 +371,26 @@ class NotConjugateError(LowerboundError):
         "update exists. Or augment the site: lb.CAVI(augment={...})."
     )
 
-    def __init__(self, residuals: Sequence[Residual]) -> None:
+    def __init__(
+        self, residuals: Sequence[Residual], method: str = "CAVI", remedy: str | None = None
+    ) -> None:
         self.residuals = tuple(residuals)
-        lines = ["CAVI needs log p to be affine in the statistics of every latent site."]
+        lines = [f"{method} needs log p to be affine in the statistics of every latent site."]
         for residual in self.residuals:
             lines += _residual_lines(residual)
-        super().__init__("\n".join([*lines, self.remedy]))
+        super().__init__("\n".join([*lines, remedy or self.remedy]))
+
+    def of_batches(self, streamed: bool) -> NotConjugateError:
+        """The same of a fit that reads its rows in batches, of a stream where no other can."""
+        augment = "augment the site: lb.SVI(augment={...})."
+        remedy = (
+            "A stream is read in batches, and batches add up by such statistics alone. Pass all "
+            f'rows as arrays, for which method="auto" has a Gaussian; or {augment}'
+            if streamed
+            else 'Use method="auto", which takes all rows at once: quadrature, a few scalars on a '
+            f"grid or a Gaussian, where no exact update exists. Or {augment}"
+        )
+        return NotConjugateError(self.residuals, "SVI", remedy)
 
 
 def _residual_lines(residual: Residual) -> list[str]:

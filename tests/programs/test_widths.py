@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -94,3 +95,67 @@ def test_minibatches_of_narrow_integers():
     method = lb.SVI(batch_size=20, steps=30)
     fits = [lb.fit(rates, GROUP.astype(t), COUNTS.astype(t), method=method) for t in (int, "i4")]
     assert fits[0].elbo == pytest.approx(fits[1].elbo, rel=1e-12)
+
+
+# --- Loops and branches of JAX with types of 32 bits ---
+
+SERIES = RNG.normal(size=8)
+
+
+def scanned(y, dtype):
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    _, path = jax.lax.scan(lambda c, v: (0.5 * c + m * v,) * 2, jnp.zeros((), dtype), y)
+    numpyro.sample("y", dist.Normal(path, 1.0), obs=y)
+
+
+def repeated(y, dtype):
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    total = jax.lax.fori_loop(0, 3, lambda i, c: c + m, jnp.zeros((), dtype))
+    numpyro.sample("y", dist.Normal(total, 1.0), obs=y)
+
+
+def branched(y, dtype):
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    bent = jax.lax.cond(m > 0, lambda: 2.0 * m, lambda: jnp.zeros((), dtype))
+    numpyro.sample("y", dist.StudentT(3.0, bent, 1.0), obs=y)
+
+
+def looped(y, dtype):
+    scale = numpyro.sample("scale", dist.HalfNormal(2.0))
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    start = (jnp.zeros((), jnp.int32 if dtype == jnp.float32 else int), jnp.ones((), dtype))
+    _, power = jax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * m), start)
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(power, scale), obs=y)
+
+
+@pytest.mark.parametrize("program", [scanned, repeated, branched])
+def test_types_that_a_loop_or_a_branch_fixes(program):
+    narrow, wide = (lb.fit(program, SERIES, t) for t in (jnp.float32, float))
+    assert narrow.elbo == pytest.approx(wide.elbo, abs=1e-4)
+    assert narrow.mean("m") == pytest.approx(wide.mean("m"), abs=1e-3 * wide.sd("m"))
+    assert narrow.sd("m") == pytest.approx(wide.sd("m"), rel=1e-3)
+    note = (
+        "The program fixes types of 32 bits in a loop or a branch: what it computes itself is in "
+        "single precision."
+    )
+    assert note in narrow.plan.notes
+    assert note not in wide.plan.notes
+
+
+def test_a_loop_that_ends_by_a_condition():
+    densities = [trace_model(looped, (SERIES, t)) for t in (jnp.float32, float)]
+    with jax.enable_x64(True):
+        point = {"scale": jnp.asarray(0.7), "m": jnp.asarray(0.3)}
+        values = [float(model.log_density(point, {"y": SERIES})) for model in densities]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_a_loop_whose_shapes_differ_is_an_error_of_the_program():
+    def model(y):
+        m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        path, _ = jax.lax.scan(lambda c, v: (jnp.stack([c, c]), None), m, y)
+        numpyro.sample("y", dist.Normal(path, 1.0), obs=y)
+
+    with pytest.raises(lb.errors.ShapeError, match="Shapes do not fit together"):
+        trace_model(model, (SERIES,))

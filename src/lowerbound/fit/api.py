@@ -17,7 +17,7 @@ from lowerbound.fit.estimated import fit_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.gradients import fit_gradients
 from lowerbound.fit.ladder import chosen_route
-from lowerbound.fit.method import CAVI, SVI
+from lowerbound.fit.method import CAVI, SVI, has_columns
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
 from lowerbound.fit.rewritten import fit_augmented, fit_parameters
@@ -98,10 +98,10 @@ def minibatches(
         return augmented_batches(model, args, kwargs, method, *rest)
     try:
         return run_svi(model, args, kwargs, method, *rest)
-    except NotConjugateError:
+    except NotConjugateError as error:
         found = augmentation_of_batches(model, args, kwargs, method)
         if found is None:
-            raise
+            raise error.of_batches(has_columns(args, kwargs)) from None
     fitted = augmented_batches(model, args, kwargs, replace(method, augment=found.choices), *rest)
     return replace(fitted, plan=found.noted(fitted.plan))
 

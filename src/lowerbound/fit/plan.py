@@ -155,7 +155,8 @@ def plan_on_grid(
                 f"all functions of {name}", site.where)
         )  # fmt: skip
     plan = _outline(model, f"CAVI given {names}", rows, ladder)
-    return plan if given is None else replace(plan, notes=given.notes or plan.notes)
+    notes = plan.notes if given is None else (*plan.notes, *given.notes)
+    return replace(plan, notes=tuple(dict.fromkeys(notes)))
 
 
 def plan_of_gaussian(
@@ -204,6 +205,11 @@ def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
         remarks.append(
             f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
             "the compiled program, and other values compile anew."
+        )
+    if model.single:
+        remarks.append(
+            "The program fixes types of 32 bits in a loop or a branch: what it computes itself is "
+            "in single precision."
         )
     for plate in model.subsampled:
         remarks.append(

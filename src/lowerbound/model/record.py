@@ -144,7 +144,7 @@ def is_about_shapes(error: Exception) -> bool:
     """Whether an exception of a program says that shapes do not fit."""
     text = str(error).lower()
     words = ("incompatible shapes", "broadcast", "contracting dimension", "must have equal shape")
-    more = ("mismatch", "same shape", "got shape", "concatenate")
+    more = ("mismatch", "shapes do not match", "same shape", "got shape", "concatenate")
     return isinstance(error, ShapeError) or any(word in text for word in (*words, *more))
 
 

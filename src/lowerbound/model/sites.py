@@ -92,7 +92,7 @@ class Model:
     `sight` names the data arguments whose values the program inspects in Python: every run
     uses the arrays of the trace for these, whatever `data` holds. `plate` names the plate of the
     rows where the user has chosen it. `subsampled` are the plates of which the program takes some
-    rows only; they hold all of them here.
+    rows only; they hold all of them here. `single` says that the program computes in 32 bits.
     """
 
     function: Callable[..., Any]
@@ -102,6 +102,7 @@ class Model:
     prior: Callable[[Array], dict[str, Array]] | None = field(default=None, repr=False)
     plate: str | None = None
     subsampled: tuple[Subsampled, ...] = ()
+    single: bool = False
 
     @property
     def concrete(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
 from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.missing import missing_masks
+from lowerbound.model.narrow import is_about_types, narrowed
 from lowerbound.model.numbers import check_numbers
 from lowerbound.model.program import error_line, error_site
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
@@ -52,15 +53,15 @@ def trace_model(
     arguments = split_arguments(function, args, kwargs or {})
     with jax.enable_x64(True):
         key = jax.random.key(0)
-        found = _record(function, arguments, key)
+        program, found = _readable(function, arguments, key)
         check_sites(found)
         check_not_empty(found, arguments)
-        missing = missing_masks(function, arguments, found, key)
+        missing = missing_masks(program, arguments, found, key)
         prior, subsampled = _prior(found, arguments), found.subsampled
-        model = Model(function, arguments, (), found.sight, prior, plate, subsampled)
+        model = Model(program, arguments, (), found.sight, prior, plate, subsampled)
         check_numbers(model, missing, found)
         sites = _sites(found, missing, arguments, key)
-        model = dataclasses.replace(model, sites=sites)
+        model = dataclasses.replace(model, sites=sites, single=program is not function)
         check_use(found, model)
         return model
 
@@ -74,7 +75,7 @@ def outline(
     """
     arguments = split_arguments(function, args, kwargs)
     with jax.enable_x64(True):
-        found = _record(function, arguments, jax.random.key(0))
+        _, found = _readable(function, arguments, jax.random.key(0))
         check_sites(found)
         return found.entries, found.sight.names
 
@@ -82,6 +83,19 @@ def outline(
 # ---------------------------------------------------------------------------------------------
 # The run
 # ---------------------------------------------------------------------------------------------
+
+
+def _readable(
+    function: Callable[..., Any], arguments: Arguments, key: Array
+) -> tuple[Callable[..., Any], Record]:
+    """The program and its run: in the types of its author, where it has no other."""
+    try:
+        return function, _record(function, arguments, key)
+    except TypeError as error:
+        if not is_about_types(error):
+            raise
+    program = narrowed(function)
+    return program, _record(program, arguments, key)
 
 
 def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> Record:
@@ -96,6 +110,8 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
         for name, array in arguments.data.items():
             if array.size == 0:  # a maximum of nothing, say
                 raise EmptyDataError(name, array.shape) from error
+        if is_about_types(error):
+            raise
         if is_inspection(error):
             raise _control_flow(error) from error
         if not isinstance(error, TypeError | ValueError | AssertionError):
@@ -128,10 +144,14 @@ def _prior(found: Record, arguments: Arguments) -> Callable[[Array], dict[str, A
     def prior(key: Array) -> dict[str, Array]:
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.wrap_key_data(key)
-        values = outputs(key, *data)
+        values = [_double(value) for value in outputs(key, *data)]
         return {entry.name: value for entry, value in zip(latent, values, strict=True)}
 
     return prior
+
+
+def _double(value: Array) -> Array:
+    return value.astype(float) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 # ---------------------------------------------------------------------------------------------
