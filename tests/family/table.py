@@ -39,11 +39,6 @@ Parameters = dict[str, Any]
 BATCH = (2,)
 
 
-def quick(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile without optimisation: what runs once costs mostly its compilation."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
-
-
 @dataclass(frozen=True)
 class Case:
     """A family, its random parameters, and its density where marginals do not give it."""

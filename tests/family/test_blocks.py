@@ -8,9 +8,9 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
+from lowerbound.compiled import quickly
 from lowerbound.family import NormalGamma, NormalWishart
 from lowerbound.family.distributions import SharedScaleStudentT
-from tests.family.table import quick
 
 
 @pytest.mark.parametrize("power", [1.0, -2.0])
@@ -49,7 +49,7 @@ def test_shared_scale_student_matches_the_multivariate_student() -> None:
     theirs = dist.MultivariateStudentT(df, loc, scale[..., None] * jnp.eye(3))
     assert ours.batch_shape == theirs.batch_shape
     assert ours.event_shape == theirs.event_shape
-    summary = quick(lambda law: (law.log_prob(x), law.mean, law.variance))  # laws are pytrees
+    summary = quickly(lambda law: (law.log_prob(x), law.mean, law.variance))  # laws are pytrees
     for mine, reference in zip(summary(ours), summary(theirs), strict=True):
         np.testing.assert_allclose(mine, reference)
     draws = jax.eval_shape(lambda key: ours.sample(key, (4,)), jax.random.key(0))
@@ -100,8 +100,8 @@ def test_blocks_agree_with_vmap() -> None:
     family, element = NormalGamma((3,), (2,), -1.0), NormalGamma((), (2,), -1.0)
     q = family.default()
     q["px"] = q["px"] + jnp.arange(6.0).reshape(3, 2) / 10
-    batched = quick(lambda q: (family.log_normalizer(q), family.mean(q)["pxx"]))(q)
-    mapped = quick(jax.vmap(lambda q: (element.log_normalizer(q), element.mean(q)["pxx"])))(q)
+    batched = quickly(lambda q: (family.log_normalizer(q), family.mean(q)["pxx"]))(q)
+    mapped = quickly(jax.vmap(lambda q: (element.log_normalizer(q), element.mean(q)["pxx"])))(q)
     for ours, theirs in zip(batched, mapped, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
@@ -114,12 +114,12 @@ def test_domains() -> None:
         "px": jnp.asarray([[0.0, 0], [0, 0], [2, 2], [0, 0]]),
         "pxx": jnp.asarray([[-0.5, -0.5], [-0.5, -0.5], [-0.5, -0.5], [-0.5, 0.5]]),
     }
-    np.testing.assert_array_equal(quick(family.in_domain)(q), [True, False, False, False])
+    np.testing.assert_array_equal(quickly(family.in_domain)(q), [True, False, False, False])
     full = NormalGamma((), (2,), full=True)
     bad = {**full.default(), "pxx": jnp.asarray([[-1.0, 3.0], [3.0, -1.0]])}
-    assert not bool(quick(full.in_domain)(bad))
+    assert not bool(quickly(full.in_domain)(bad))
     wishart = NormalWishart((), 2)
-    start, in_domain = wishart.default(), quick(wishart.in_domain)
+    start, in_domain = wishart.default(), quickly(wishart.in_domain)
     assert bool(in_domain(start))
     assert not bool(in_domain({**start, "px": jnp.asarray([3.0, 0.0])}))
     assert not bool(in_domain({**start, "xpx": jnp.asarray(0.5)}))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from lowerbound.compiled import quickly
 from lowerbound.family import Categorical, Multinomial, Poisson
-from tests.family.table import quick
 
 EXTREME = np.array(
     [
@@ -29,7 +29,7 @@ EXTREME_ENTROPY = [math.log(2), 0.0, math.log(2), 0.0, math.log(3)]
 def test_categorical_takes_logits_of_any_size(dtype: str) -> None:
     family = Categorical((5,), 3)
 
-    @quick
+    @quickly
     def evaluate(logits: jax.Array) -> list[Any]:
         natural, uniform = {"indicator": logits}, {"indicator": jnp.zeros_like(logits)}
         draws = family.sample(natural, jax.random.key(0), (50,))["z"]
@@ -88,7 +88,7 @@ def test_multinomial_with_an_empty_category_and_an_empty_total() -> None:
         "total": jnp.asarray([3.0, 0.0]),
     }
 
-    @quick
+    @quickly
     def evaluate(natural: dict[str, jax.Array]) -> list[Any]:
         mean = family.mean(natural)
         entropy, kl = family.entropy(natural, mean), family.kl(natural, natural)

@@ -12,10 +12,10 @@ import scipy.special
 import scipy.stats
 from jax import Array
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.family import Free
 from lowerbound.joint.expression import Tree, Z
-from tests.family.table import quick
 
 PROBABILITIES = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
 
@@ -49,7 +49,7 @@ def evaluated(family: Free, *etas: Any) -> dict[str, np.ndarray]:
             "proper": family.in_domain(natural),
         }
 
-    result: dict[str, np.ndarray] = jax.tree.map(np.asarray, quick(every)(natural))
+    result: dict[str, np.ndarray] = jax.tree.map(np.asarray, quickly(every)(natural))
     assert np.all(result["proper"])
     assert all(np.all(np.isfinite(value)) for value in result.values())
     return result
@@ -186,7 +186,7 @@ def degrees(dtype: str = "float64") -> dict[str, Array]:
 def test_trailing_axes_against_scipy() -> None:
     natural = degrees()
     squares = np.asarray(natural["s4a0"])
-    mean, log_normalizer = quick(lambda n: (DEGREES.mean(n), DEGREES.log_normalizer(n)))(natural)
+    mean, log_normalizer = quickly(lambda n: (DEGREES.mean(n), DEGREES.log_normalizer(n)))(natural)
     for element in range(2):
 
         def density(v: float, x: np.ndarray = squares[:, element]) -> float:
@@ -210,7 +210,7 @@ def test_trailing_axes_against_scipy() -> None:
 def test_gradient_of_log_normalizer_is_the_mean(dtype: str, tolerance: float) -> None:
     natural = degrees(dtype)
 
-    @quick
+    @quickly
     def both(natural: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         def total(eta: dict[str, Array]) -> Array:
             return jnp.sum(DEGREES.log_normalizer({**natural, **eta}))
@@ -255,14 +255,14 @@ def test_natural_inverts_mean() -> None:
         "s0": jnp.asarray([-0.9, -0.5, 1.0, 300.0, 1e5]),
         "s1": jnp.asarray([-1e-3, -2.0, -1.0, -1e4, -1.0]),
     }
-    mean, back = quick(lambda n: (family.mean(n), family.natural(family.mean(n))))(natural)
+    mean, back = quickly(lambda n: (family.mean(n), family.natural(family.mean(n))))(natural)
     for name in mean:
         np.testing.assert_allclose(back[name], natural[name], rtol=1e-6)
 
 
 def test_natural_says_where_no_member_has_the_mean() -> None:
     mean = {"s0": jnp.asarray([1.0, 2.0]), "s1": jnp.asarray([3.0, 3.9])}  # E z^2 < (E z)^2
-    natural = quick(free(Z, SQUARE, batch=(2,)).natural)(mean)
+    natural = quickly(free(Z, SQUARE, batch=(2,)).natural)(mean)
     np.testing.assert_allclose([natural["s0"][0], natural["s1"][0]], [0.5, -0.25], rtol=1e-8)
     assert np.isnan(natural["s0"][1])
 
@@ -271,7 +271,7 @@ def test_natural_with_dependent_statistics_has_the_mean() -> None:
     family = free(Z, ("mul", number(2), Z), SQUARE)
     natural = {"s0": jnp.asarray(1.0), "s1": jnp.asarray(-2.0), "s2": jnp.asarray(-0.7)}
 
-    @quick
+    @quickly
     def there_and_back(natural: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         mean = family.mean(natural)
         return mean, family.mean(family.natural(mean))
@@ -305,9 +305,9 @@ def test_natural_refuses_many_statistics() -> None:
     ids=lambda family: f"{len(family.trees)} statistics on {family.lower:g} to {family.upper:g}",
 )
 def test_default_is_proper(family: Free) -> None:
-    default = quick(family.default)()
+    default = quickly(family.default)()
     assert tuple(default) == family.statistic_names
-    assert bool(quick(family.in_domain)(default))
+    assert bool(quickly(family.in_domain)(default))
 
 
 def test_improper_densities_are_not_in_the_domain() -> None:
@@ -316,7 +316,7 @@ def test_improper_densities_are_not_in_the_domain() -> None:
     power = jnp.asarray([-1.0, -1.0, -1.0, 0.0, 1.0, -1.0, -1.0, 0.0])
     square = jnp.asarray([0.0, 0.0, 0.0, 0.0, -1.0, 1e-9, -1.0, -1e-9])
     natural = {"s0": log, "s1": power, "s2": square}
-    proper, mean = quick(lambda n: (family.in_domain(n), family.mean(n)))(natural)
+    proper, mean = quickly(lambda n: (family.in_domain(n), family.mean(n)))(natural)
     np.testing.assert_array_equal(proper, [True, *[False] * 3, True, False, False, True])
     assert all(np.all(np.isfinite(np.asarray(m)[proper])) for m in mean.values())
 
@@ -354,7 +354,7 @@ def test_draws_follow_the_distribution_function() -> None:
     a = np.array([1e-2, 0.3, 4.0, 1e6])
     family = free(LOG, Z, batch=a.shape, lower=0.0)
     natural = {"s0": jnp.asarray(a - 1), "s1": jnp.full(a.shape, -2.0)}
-    sample = quick(lambda n, key: family.sample(n, key, (100_000,))["z"])
+    sample = quickly(lambda n, key: family.sample(n, key, (100_000,))["z"])
     for seed in (0, 1, 2):
         draws = np.asarray(sample(natural, jax.random.key(seed)))
         for k, law in enumerate(scipy.stats.gamma(shape, scale=0.5) for shape in a):
@@ -365,7 +365,7 @@ def test_entropy_agrees_with_draws() -> None:
     """Within four standard errors of 1e4 draws, three seeds, two elements: 4e-4 false failures."""
     natural = degrees()
 
-    @quick
+    @quickly
     def both(key: Array) -> tuple[Array, Array]:
         law = DEGREES.marginals(natural)["z"]
         entropy = DEGREES.entropy(natural, DEGREES.mean(natural))
@@ -380,7 +380,7 @@ def test_entropy_agrees_with_draws() -> None:
 def test_marginal_is_a_numpyro_distribution() -> None:
     a = jnp.asarray([0.5, 3.0])
     family = free(LOG, Z, batch=(2,), lower=0.0)
-    law = quick(lambda n: family.marginals(n)["z"])({"s0": a - 1, "s1": jnp.full(2, -2.0)})
+    law = quickly(lambda n: family.marginals(n)["z"])({"s0": a - 1, "s1": jnp.full(2, -2.0)})
     reference = scipy.stats.gamma(np.asarray(a), scale=0.5)
     assert law.batch_shape == (2,)
     assert law.event_shape == ()
@@ -398,7 +398,7 @@ def test_marginal_is_a_numpyro_distribution() -> None:
 def test_infinite_moments_are_infinite() -> None:
     family = free(TAIL, batch=(3,), lower=0.0)
 
-    @quick
+    @quickly
     def moments(natural: dict[str, Array]) -> tuple[Array, Array]:
         law = family.marginals(natural)["z"]
         return law.mean, law.variance
@@ -421,7 +421,7 @@ def test_infinite_moments_are_infinite() -> None:
 def test_supports_and_draws_inside_them(bounds: dict[str, float], text: str) -> None:
     smooth: Tree = ("power", ("add", number(1), SQUARE), number(0.5))
     family = free(smooth, Z, **bounds)
-    law = quick(lambda n: family.marginals(n)["z"])(
+    law = quickly(lambda n: family.marginals(n)["z"])(
         {"s0": jnp.asarray(-2.0), "s1": jnp.asarray(0.5)}
     )
     assert text.lower() in type(law.support).__name__.lower()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from lowerbound.compiled import quickly
 from lowerbound.family import MultivariateNormal, Normal, TruncatedNormal
-from tests.family.table import quick
 
 BOUNDS = [
     (0.0, np.inf),
@@ -113,7 +113,7 @@ def test_truncated_normal_is_exact_in_the_tails(dtype: str, tolerance: float) ->
     natural = {"x": m / s**2, "x2": -0.5 / s**2, "lower": lower, "upper": upper}
     family = TruncatedNormal(m.shape)
 
-    @quick
+    @quickly
     def evaluate(natural: dict[str, jax.Array]) -> dict[str, Any]:
         mean = family.mean(natural)
         law = family.marginals(natural)["x"]
@@ -166,7 +166,7 @@ def test_truncated_normal_draws_follow_the_distribution() -> None:
         "lower": jnp.asarray(bounds[:, 0]),
         "upper": jnp.asarray(bounds[:, 1]),
     }
-    sample = quick(lambda key: family.sample(natural, key, (3000,))["x"])
+    sample = quickly(lambda key: family.sample(natural, key, (3000,))["x"])
     for seed in range(3):
         draws = np.asarray(sample(jax.random.key(seed)))
         for column, (low, high) in zip(draws.T, bounds, strict=True):

@@ -6,11 +6,11 @@ import numpy as np
 import scipy.special
 from jax import Array
 
+from lowerbound.compiled import quickly
 from lowerbound.family import line
-from tests.family.table import quick
 
 
-@quick
+@quickly
 def normals(location: Array, scale: Array) -> tuple[Array, Array, Array, Array]:
     """log integral, mean, whether proper, and the panels of exp(-(u - location)^2 / 2 scale^2)."""
 
@@ -45,7 +45,7 @@ def test_single_precision() -> None:
     np.testing.assert_allclose(log_integral, np.log(np.asarray(scale) * np.sqrt(2 * np.pi)), 1e-5)
 
 
-@quick
+@quickly
 def profiles_of(kind: Array) -> tuple[Array, Array]:
     """log integral and properness of five shapes in one batch."""
 
@@ -78,7 +78,7 @@ def test_long_tails_corners_and_second_modes() -> None:
 def test_quantiles_invert_the_distribution_function() -> None:
     p = np.concatenate([[1e-9], np.linspace(0.001, 0.999, 101)])
 
-    @quick
+    @quickly
     def both(scale: Array, p: Array) -> tuple[Array, Array, Array]:
         def density(u: Array) -> Array:
             return jnp.exp(-u / scale - jnp.exp(-u / scale)) / scale  # Gumbel

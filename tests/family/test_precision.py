@@ -7,9 +7,9 @@ import pytest
 import scipy.special
 import scipy.stats
 
+from lowerbound.compiled import quickly
 from lowerbound.family import Gamma, Wishart
 from lowerbound.family.distributions import InverseWishart, PowerGamma
-from tests.family.table import quick
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_gamma_is_finite_over_twenty_orders_of_magnitude(
     family = Gamma(a.shape, power)
     natural = {"log": jnp.asarray(power * a - 1, dtype), "power": jnp.full(a.shape, -3.0, dtype)}
 
-    @quick
+    @quickly
     def evaluate(natural: dict[str, jax.Array]) -> list[jax.Array]:
         mean = family.mean(natural)
         entropy, kl = family.entropy(natural, mean), family.kl(natural, natural)
@@ -31,7 +31,7 @@ def test_gamma_is_finite_over_twenty_orders_of_magnitude(
         return [mean["log"], mean["power"], entropy, kl, back["log"], back["power"]]
 
     leaves = evaluate(natural)
-    draws = quick(family.sample)(natural, jax.random.key(0))["z"]
+    draws = quickly(family.sample)(natural, jax.random.key(0))["z"]
     assert all(np.all(np.isfinite(leaf)) for leaf in [*leaves, draws])
     assert np.all(draws > 0)
     shape = (np.asarray(natural["log"], float) + 1) / power

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from lowerbound.compiled import quickly
 from lowerbound.family import Beta, Dirichlet
-from tests.family.table import quick
 
 
 def test_dirichlet_and_beta_match_scipy() -> None:
@@ -34,7 +34,7 @@ def test_extreme_concentrations_stay_finite(dtype: str) -> None:
     family = Dirichlet((5,), 3)
     natural = {"log": jnp.asarray(a - 1, dtype)}
 
-    @quick
+    @quickly
     def evaluate(natural: dict[str, jax.Array]) -> list[jax.Array]:
         mean = family.mean(natural)
         z = family.sample(natural, jax.random.key(0))
@@ -50,7 +50,7 @@ def test_extreme_concentrations_stay_finite(dtype: str) -> None:
 def test_beta_draws_stay_inside_the_unit_interval() -> None:
     family = Beta(())
     natural = {"log": jnp.asarray(-1 + 1e-6), "log1m": jnp.asarray(-1 + 1e-6)}
-    sample = quick(lambda natural, key: family.statistics(family.sample(natural, key, (200,))))
+    sample = quickly(lambda natural, key: family.statistics(family.sample(natural, key, (200,))))
     statistics = sample(natural, jax.random.key(0))
     assert all(np.all(np.isfinite(value)) for value in statistics.values())
 

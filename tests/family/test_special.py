@@ -7,6 +7,7 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowerbound.compiled import quickly
 from lowerbound.family.special import (
     dirichlet_concentration,
     gamma_shape,
@@ -16,9 +17,8 @@ from lowerbound.family.special import (
     multivariate_digamma,
     multivariate_gammaln,
 )
-from tests.family.table import quick
 
-compiled_concentration = quick(dirichlet_concentration)
+compiled_concentration = quickly(dirichlet_concentration)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-14), ("float32", 1e-6)])

@@ -11,6 +11,7 @@ from numpyro.infer.autoguide import AutoLaplaceApproximation
 from numpyro.infer.util import potential_energy
 
 import lowerbound as lb
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.fit.blackbox import run_gaussian
 from lowerbound.fit.blackbox_laplace import NoModeError
@@ -78,7 +79,7 @@ def test_it_is_numpyros_own_on_a_logistic_regression():
         guide = AutoLaplaceApproximation(logistic, init_loc_fn=there)
         svi = SVI(logistic, guide, numpyro.optim.Adam(0.1), Trace_ELBO())
         svi.init(jax.random.key(0), X, y)
-        law, slope = jax.jit(
+        law, slope = quickly(
             lambda u: (
                 guide.get_posterior({"auto_loc": u}),
                 jax.grad(lambda u: potential_energy(logistic, (X, y), {}, {"beta": u}))(u),

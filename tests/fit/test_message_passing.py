@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.compiled import quickly
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((12, 2))
@@ -63,7 +64,7 @@ def test_the_natural_parameter_is_the_sum_of_the_messages(kind):
             points = mean + pairs @ root.T
             return weights @ jax.vmap(lambda beta: log_factors(kind, beta, y))(points)
 
-        fisher, slopes = jax.jit(
+        fisher, slopes = quickly(
             lambda n: (jax.hessian(log_normaliser)(n), jax.jacfwd(expected)(n))
         )(natural)
         messages = np.linalg.solve(fisher, slopes.T)  # one column for each factor

@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.family.unconstrained import covariance as covariance_of
 from lowerbound.fit.blackbox import run_gaussian
@@ -81,7 +82,7 @@ def exact(model, args):
             return target.coordinates.log_density(vector, target.data)
 
         zero = jnp.zeros(target.size)
-        slope, curvature = jax.jit(lambda u: (jax.grad(density)(u), jax.hessian(density)(u)))(zero)
+        slope, curvature = quickly(lambda u: (jax.grad(density)(u), jax.hessian(density)(u)))(zero)
         covariance = np.linalg.inv(-np.asarray(curvature))
         return covariance @ np.asarray(slope), covariance
 
@@ -164,7 +165,7 @@ def test_the_second_derivatives_are_read_off_few_directions(model, args, border,
         def density(vector):
             return target.coordinates.log_density(vector, target.data)
 
-        wanted = np.asarray(jax.jit(jax.hessian(density))(points[0]))
+        wanted = np.asarray(quickly(jax.hessian(density))(points[0]))
         np.testing.assert_allclose(read(sparsity, target, points[:1]), wanted, atol=1e-9)
         np.testing.assert_allclose(read(dense(target), target, points[:1]), wanted, atol=1e-9)
 

@@ -13,6 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+from lowerbound.compiled import quickly
 from lowerbound.joint import energy, multi_affine
 from lowerbound.model import trace_model
 from tests.joint import models
@@ -27,7 +28,7 @@ def enumerated(model: Any, data: dict[str, Any], values: dict[str, Any], phi: np
     weights = np.prod(phi[np.arange(n), z], axis=1)
     values = {name: jnp.asarray(value) for name, value in values.items()}
     data = {name: jnp.asarray(array) for name, array in data.items()}
-    density = jax.jit(jax.vmap(lambda one: model.log_density({**values, "z": one}, data)))
+    density = quickly(jax.vmap(lambda one: model.log_density({**values, "z": one}, data)))
     return float(weights @ density(z))
 
 

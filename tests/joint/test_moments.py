@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -49,6 +50,7 @@ def design_of_dense() -> np.ndarray:
     return np.hstack([X, np.eye(3)[FIRST], np.eye(4)[SECOND]])
 
 
+@cache
 def derived(model: Any) -> tuple[Any, Any, Integral]:
     with jax.enable_x64(True):
         traced = trace_model(model, (X, Y, FIRST, SECOND))
@@ -90,7 +92,7 @@ def test_where_products_are_too_many_each_is_read_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(moments, "MOST_PRODUCTS", 0)
-    _, arrays, integral = derived(crossed)
+    _, arrays, integral = derived.__wrapped__(crossed)  # not the one of the tests above
     assert (len(integral.first), len(integral.second), integral.entries) == (5, 15, ())
     design = design_of_crossed()
     with jax.enable_x64(True):
