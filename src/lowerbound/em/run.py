@@ -26,8 +26,9 @@ DRAWS = 8  # of a step, or two where it is dear
 DEAR = 1e7  # operations of an evaluation
 WORK = 4e11  # operations of all steps, where their number is not given
 MOST_STEPS, LEAST_STEPS = 20_000, 1_000
-RATES = (0.1, 0.03, 0.01, 0.003)  # tried in turn on the first windows
-USUAL = 0.01  # where few steps can be afforded
+RATES: tuple[float, ...] = (0.1, 0.03, 0.01, 0.003)  # tried in turn on the first windows
+USUAL: tuple[float, ...] = (0.01,)  # where few steps can be afforded
+MANY_STEPS = 3_200
 LEAST_RATE = 1e-3
 LOWER = 1.0 / 3.0  # the rate falls by this, each time that the ELBO rests
 RESTING = 2  # windows without a gain
@@ -201,17 +202,15 @@ class _Climb:
         return _host(average), False
 
     def first(self, state: State) -> tuple[Point, float, float, State]:
-        """The rate that gains most in two windows, where these are affordable."""
-        if self.limit < 4 * 2 * STEPS * len(RATES):
-            state, average, elbo, _ = self.window(state, USUAL)
-            self.note(elbo)
-            return average, USUAL, elbo, state
+        """The rate that gains most in the first windows; a usual one where steps are few."""
+        rates, count = (RATES, 2) if self.limit >= MANY_STEPS else (USUAL, 1)
         tried = []
-        for rate in RATES:
-            later, _, _, _ = self.window(state, rate)
-            tried.append((*self.window(later, rate)[:3], rate))
-        ended = max(tried, key=lambda t: t[2] if np.isfinite(t[2]) else -np.inf)
-        later, average, elbo, rate = ended
+        for rate in rates:
+            later, elbo = state, -np.inf
+            for _ in range(count):
+                later, average, elbo, _ = self.window(later, rate)
+            tried.append((elbo if np.isfinite(elbo) else -np.inf, rate, later, average))
+        elbo, rate, later, average = max(tried, key=lambda one: one[0])
         self.note(elbo)
         return average, rate, elbo, later
 
