@@ -143,7 +143,7 @@ def row_densities(
     """Held-out log predictive density, one value per row of the data plate."""
     with jax.enable_x64(True):
         model = _new_rows(fit, args, kwargs)
-        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
+        if fit.parameters and model.local and isinstance(fit.family, UnconstrainedGaussian):
             naturals = fit.state.naturals
             return gaussian_rows.row_densities(fit.family, naturals, model, draws, seed)
         if fit.augment and "indicator" not in fit.augment.values():
