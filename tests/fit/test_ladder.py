@@ -63,7 +63,7 @@ def recursion(y):
 
 CASES = {
     "exact": (regression, line(), "CAVI()"),
-    "mixture": (lambda x: mixture(x, 3), clusters()[:1], "CAVI()"),
+    "mixture": (lambda x: mixture(x, 3), clusters()[:1], "CAVI(restarts=6)"),
     "given the noise": (half_cauchy, (X, X[:, 0] + 0.3), "CAVI(condition=('sigma',))"),
     "given the spread": (schools, tuple(SCHOOLS[k] for k in ("sigma", "y")),
                          "CAVI(condition=('tau',))"),

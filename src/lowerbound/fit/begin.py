@@ -28,11 +28,14 @@ def assignments(engine: Engine, model: Model) -> int | None:
     """The block of mixture assignments: one discrete variable per row, with components to index."""
     plate = model.data_plate
     discrete = [b for b in engine.joint.blocks if b.kind == "categorical" and not b.sequential]
-    if len(discrete) != 1 or plate is None:
+    if len(discrete) != 1:
         return None
     (block,) = discrete
     rows = int(np.prod(block.batch_shape))
-    if rows != plate.size or block.sites[0] not in model.local:
+    if plate is None:  # a vector of them, without a plate
+        if len(block.batch_shape) != 1 or rows < block.static["dim"]:
+            return None
+    elif rows != plate.size or block.sites[0] not in model.local:
         return None
     meets = [s for s in engine.joint.summands if block.number in s.blocks and len(s.blocks) > 1]
     return block.number if meets else None

@@ -23,8 +23,9 @@ from lowerbound.fit.plan import check_partition, make_plan
 from lowerbound.fit.result import Fit, make_fit
 from lowerbound.fit.resume import of_program
 from lowerbound.fit.spread import check_rows_apart, spread_rows
-from lowerbound.fit.start import Chance, chances, start
+from lowerbound.fit.start import Chance, chances, start, start_kinds
 from lowerbound.joint import inputs_of
+from lowerbound.joint.impossible import is_impossible
 from lowerbound.model import Model, trace_model
 from lowerbound.update import State
 
@@ -88,8 +89,10 @@ def run_cavi(
     check_outcome(engine, outcome)
     if centred or dtype == np.float32:
         outcome = replace(outcome, state=moved_back(engine.family, outcome.state, origins))
+    how = method.init if isinstance(method.init, str) else "auto"
+    kinds = start_kinds(engine, how, given, method.restarts, seeded)
     plan = make_plan(model, engine.joint)
-    return make_fit(model, args, kwargs, engine, outcome, plan, method, seed)
+    return make_fit(model, args, kwargs, engine, outcome, plan, method, seed, kinds)
 
 
 def starts(
@@ -103,7 +106,8 @@ def starts(
     """Starting states of all restarts, compiled together."""
     how = method.init if isinstance(method.init, str) else "auto"
     key = ("start", method.restarts, how, tuple(sorted(given)), seeded)
-    chance = chances(engine, seed, method.restarts, how, seeded)
+    kinds = start_kinds(engine, how, given, method.restarts, seeded)
+    chance = chances(engine, seed, method.restarts, how, seeded, kinds)
     if key not in engine.compiled:
 
         def every(arrays: Arrays, chance: Chance, given: Mapping[str, Any]) -> State:
@@ -138,6 +142,8 @@ def check_outcome(engine: Engine, outcome: Outcome) -> None:
     curved = {number for summand in engine.joint.summands for number in summand.curved}
     for block, fine in zip(engine.joint.blocks, outcome.proper, strict=True):
         natural = outcome.state.naturals[block.number]
+        if not all(np.isfinite(array).all() for array in jax.tree.leaves(natural)):
+            break  # no statement about the posterior: the search has failed
         if not fine or (block.number in curved and "xx" in natural and is_flat(natural["xx"])):
             sites = ", ".join(f"'{site}'" for site in block.sites)
             raise ArgumentError(
@@ -145,9 +151,12 @@ def check_outcome(engine: Engine, outcome: Outcome) -> None:
                 f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
                 "proper prior."
             )
-    if not np.isfinite(outcome.elbo):
+    if not np.isfinite(outcome.elbo) or is_impossible(outcome.elbo):
+        found = "-inf" if is_impossible(outcome.elbo) else str(outcome.elbo)
+        starts = len(outcome.elbos)
+        many = f", the best of {starts} starts" if starts > 1 else ""
         raise ArgumentError(
-            f"The ELBO is {outcome.elbo} in sweep {outcome.sweeps[outcome.best]}.\n"
-            "Expected a finite bound. Rescale the data to unit variance, or start elsewhere with "
-            "lb.CAVI(init=...)."
+            f"The ELBO is {found} in sweep {outcome.sweeps[outcome.best]}{many}.\n"
+            "Expected a finite bound. Try more starts, lb.CAVI(restarts=20), start elsewhere with "
+            "lb.CAVI(init={site: value, ...}), or rescale the data to unit variance."
         )

@@ -54,6 +54,8 @@ from lowerbound.model.parameters import find_parameters
 
 MOST_SCALARS = 3
 MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
+STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
+SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
 STEPS = 10  # sweeps that a Gaussian by quadrature takes at a node, where an exact one takes one
 
 
@@ -257,8 +259,10 @@ class _Climb:
                       "other, which independent factors cannot say")  # fmt: skip
             return None
         how = " (some expectations by quadrature)" if by_quadrature(structure) else ""
-        self.note("coordinate ascent", True, f"every site has an optimal factor{how}")
-        return CAVI()
+        starts = STARTS if several_optima(structure) else 1
+        often = f"; {starts} starts, as the ELBO may have several optima" if starts > 1 else ""
+        self.note("coordinate ascent", True, f"every site has an optimal factor{how}{often}")
+        return CAVI(restarts=starts)
 
     def _summable(self) -> bool:
         """Whether a Gaussian is affordable, with the discrete sites summed out."""
@@ -366,6 +370,15 @@ class _Climb:
 def independent(structure: Structure) -> bool:
     """Whether no term joins two factors, so that their product is the posterior."""
     return all(len(summand.blocks) <= 1 for summand in structure.summands)
+
+
+def several_optima(structure: Structure) -> bool:
+    """Whether a small model has discrete factors that meet others: a mixture, in the main."""
+    discrete = [block for block in structure.blocks if block.kind == "categorical"]
+    size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
+    numbers = {block.number for block in discrete}
+    meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
+    return meets and size <= SMALL_MIXTURE
 
 
 def exclusions(joint: Joint, model: Model) -> tuple[str, ...]:

@@ -317,6 +317,9 @@ def _improper(profile: Profile, direction: np.ndarray, *, below: bool) -> LostPo
     site = profile.sites[int(np.argmax(abs(direction)))]
     side = "small" if below == (direction[np.argmax(abs(direction))] > 0) else "large"
     return LostPosteriorError(
-        f"The posterior of '{site}' is improper, as far as it can be followed: it does not fall "
-        f"towards {side} values.\nExpected a proper posterior. Give '{site}' a proper prior."
+        f"The search for the posterior of '{site}' failed: as far as its density can be computed, "
+        f"it does not fall towards {side} values.\n"
+        f"Expected a posterior that ends within reach. If the prior of '{site}' is improper, give "
+        f"it a proper one; else start near its mass with init={{'{site}': value}}, or use "
+        "lb.Gaussian()."
     )

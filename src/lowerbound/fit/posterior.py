@@ -32,11 +32,12 @@ class History:
 
 @dataclass(frozen=True)
 class Restart:
-    """What happened in one restart."""
+    """What happened in one restart, and how it began."""
 
     elbo: float
     sweeps: int
     reason: str
+    start: str = ""
 
 
 class Posterior(Mapping[str, Distribution]):

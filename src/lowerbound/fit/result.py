@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -300,8 +300,9 @@ def make_fit(
     plan: Plan,
     method: CAVI,
     seed: int,
+    kinds: Sequence[str] = (),
 ) -> Fit:
-    """The record of a finished run."""
+    """The record of a finished run; `kinds` say how each restart began."""
     best = outcome.best
     own = outcome.history[: outcome.sweeps[best], best]
     rows = model.data_plate.size if model.data_plate is not None else 0
@@ -314,8 +315,10 @@ def make_fit(
             rows * np.arange(1, len(own) + 1),
         ),
         restarts=tuple(
-            Restart(float(e), int(s), r)
-            for e, s, r in zip(outcome.elbos, outcome.sweeps, outcome.reasons, strict=True)
+            Restart(float(e), int(s), r, kinds[n] if kinds else "")
+            for n, (e, s, r) in enumerate(
+                zip(outcome.elbos, outcome.sweeps, outcome.reasons, strict=True)
+            )
         ),
         converged=outcome.converged,
         stop_reason=outcome.reasons[best],

@@ -2,13 +2,14 @@
 
 Every factor starts at its prior given its parents' means, spread out by chance; assignments of a
 mixture start from rows of the data, spread out as k-means++ does but in the model's own log
-density, so that any mixture (Poisson, Bernoulli, Gaussian, ...) starts the same way.
+density, so that any mixture (Poisson, Bernoulli, Gaussian, ...) starts the same way. Restarts start
+in different ways, in turn: an optimum that all starts of one kind miss is found by another.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from jax import Array
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
 from lowerbound.family.free import Free
 from lowerbound.fit.engine import Arrays, Engine
+from lowerbound.fit.seeds import Seeds, one_of
 from lowerbound.joint import Block, gradient
 from lowerbound.update import State
 
@@ -33,11 +35,14 @@ def start(
     given: Mapping[str, Array],
     seeded: int | None,
 ) -> State:
-    """A starting state. `seeded` is the block of mixture assignments to seed, if there is one."""
+    """A starting state. `seeded` is the block of mixture assignments to seed, if there is one.
+
+    Its kind is number `chance.kind` of those of `start_kinds`.
+    """
     state = narrowed(engine, arrays, from_prior(engine, arrays))
     narrow = curved_blocks(engine)
     for number, noise in chance.noise.items():
-        if number in narrow:
+        if number in narrow or (number == seeded and how != "random"):
             continue
         family = engine.family.families[number]
         mean = scattered(family, state.naturals[number], state.means[number], noise)
@@ -48,8 +53,55 @@ def start(
         leading = [b for b in engine.joint.blocks if set(b.sites) & set(given)]
         state = follow(engine, arrays, state, leading)
     elif seeded is not None and how in ("auto", "k-means++", "rows"):
-        state = seed_rows(engine, arrays, state, chance, seeded, how)
+        state = _seeded(engine, arrays, state, chance, seeded, how)
+    elif chance.kind is not None:
+        discrete = [b for b in engine.joint.blocks if b.kind == "categorical"]
+        led = follow(engine, arrays, state, discrete)
+        state = _selected(chance.kind == 1, led, state)
     return engine.cast_tree(state)  # type: ignore[no-any-return]
+
+
+SOFT, HARD, PARTED = "k-means++", "k-means++, every row in one", "rows parted at random"
+SCATTERED, LED = "scattered", "discrete sites at random"
+HARD_ROUNDS = 3
+FEW_ROWS = 1000  # of more, the parts of a random partition are all alike
+
+
+def start_kinds(
+    engine: Engine, how: str, given: Mapping[str, Any], restarts: int, seeded: int | None
+) -> list[str]:
+    """How each restart starts: the first as a single start does, the others in turn."""
+    if given:
+        return ["given values"] * restarts
+    if how != "auto":
+        return [how] * restarts
+    kinds = [SCATTERED]
+    if seeded is not None:
+        few = math.prod(engine.family.families[seeded].batch_shape) <= FEW_ROWS
+        kinds = [SOFT, HARD, *([PARTED] if few else [])]
+    elif any(b.kind == "categorical" and not b.sequential for b in engine.joint.blocks):
+        kinds = [SCATTERED, LED]
+    return [kinds[number % len(kinds)] for number in range(restarts)]
+
+
+def _selected(condition: Array, first: State, second: State) -> State:
+    chosen: State = jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+    return chosen
+
+
+def _seeded(
+    engine: Engine, arrays: Arrays, state: State, chance: Chance, seeded: int, how: str
+) -> State:
+    """The start of a mixture, of the kind that chance says."""
+    seeds = Seeds(engine, arrays, seeded)
+    indicator = seeds.soft(state, chance.rows, chance.uniforms, how)
+    if chance.kind is None:
+        return seeds.settled(seeds.given(indicator, state))
+    if seeded in chance.noise:  # every row in a component drawn by chance
+        parted = one_of(chance.noise[seeded])
+        indicator = jnp.where(chance.kind == 2, parted, indicator)
+    state = seeds.settled(seeds.given(indicator, state))
+    return seeds.hard(state, jnp.where(chance.kind == 1, HARD_ROUNDS, 0))
 
 
 class Chance(NamedTuple):
@@ -58,12 +110,21 @@ class Chance(NamedTuple):
     noise: dict[int, Any]  # block -> standard normal or exponential numbers
     rows: Any  # K distinct rows
     uniforms: Any  # K numbers in (0, 1), which pick rows one by one
+    kind: Any  # which kind of start it is, where there are several
 
 
-def chances(engine: Engine, seed: int, restarts: int, how: str, seeded: int | None) -> Chance:
+def chances(
+    engine: Engine,
+    seed: int,
+    restarts: int,
+    how: str,
+    seeded: int | None,
+    kinds: Sequence[str] = (),
+) -> Chance:
     """Independent random numbers for every restart; leading axis = restarts."""
     drawn = []
-    for rng in np.random.default_rng(seed).spawn(restarts):
+    several = len(set(kinds)) > 1
+    for start_number, rng in enumerate(np.random.default_rng(seed).spawn(restarts)):
         noise = {}
         for number, family in enumerate(engine.family.families):
             shapes = family.statistic_shapes()
@@ -82,7 +143,11 @@ def chances(engine: Engine, seed: int, restarts: int, how: str, seeded: int | No
             components = family.statistic_shapes()["indicator"][-1]
             rows = rng.choice(count, components, replace=False)
             uniforms = rng.random(components)
-        drawn.append(Chance(noise, rows, uniforms))
+            if PARTED in kinds:
+                noise[seeded] = rng.random((count, components)).astype(engine.dtype)
+        order = (SCATTERED, LED) if seeded is None else (SOFT, HARD, PARTED)
+        kind = np.asarray(order.index(kinds[start_number])) if several else None
+        drawn.append(Chance(noise, rows, uniforms, kind))
     stacked: Chance = jax.tree.map(lambda *each: np.stack(each), *drawn)
     return stacked
 
@@ -261,55 +326,3 @@ def centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
         solved = jnp.linalg.solve(mean["matrix"], mean["px"][..., None])[..., 0]
         return {"z": mean["matrix"], "x": solved}
     return {"x": mean["x"]}
-
-
-def seed_rows(
-    engine: Engine, arrays: Arrays, state: State, chance: Chance, seeded: int, how: str
-) -> State:
-    """Responsibilities from K rows of the data, and the other factors given them.
-
-    Each component gets half its share of the rows from one row and half from all rows alike, so
-    that its centre is drawn to the row and its spread is that of the data. Rows are drawn one by
-    one with probability proportional to how much worse the components so far explain a row than
-    they explain their own (squared distance, for unit-variance Gaussians): k-means++.
-    """
-    family = engine.family.families[seeded]
-    rows, categories = family.batch_shape[0], state.means[seeded]["indicator"].shape[-1]
-    shape = state.means[seeded]["indicator"].shape
-    dtype = state.means[seeded]["indicator"].dtype
-    blocks, local = engine.joint.blocks, set(engine.joint.model.local)
-    others = [n for n in engine.sweep.order if n != seeded and not blocks[n].sequential]
-    # Rows weigh more or less than one here, which only sums over rows can bear.
-    beside = [n for n in others if set(blocks[n].sites) & local]
-    others = [n for n in others if n not in beside]
-    share = rows / categories
-
-    def given(indicator: Array, state: State) -> State:
-        responsibilities = {"indicator": indicator.reshape(shape)}
-        state = state.replaced(seeded, state.naturals[seeded], responsibilities)
-        for number in reversed(others):
-            state, _ = engine.sweep.update(arrays, state, number)
-        return state
-
-    def settled(state: State) -> State:
-        for number in (seeded, *beside) if beside else ():
-            state, _ = engine.sweep.update(arrays, state, number)
-        return state
-
-    base = jnp.full((rows, categories), 0.5 / categories, dtype)
-    if how == "rows":
-        indicator = base.at[chance.rows, jnp.arange(categories)].add(0.5 * share)
-        return settled(given(indicator, state))
-
-    def body(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        indicator, gap = carry
-        total = jnp.cumsum(gap)
-        row = jnp.searchsorted(total, chance.uniforms[k] * total[-1])
-        indicator = indicator.at[row, k].add(0.5 * share)
-        score = gradient(engine.joint.summands, arrays, given(indicator, state).means, seeded)
-        own = score["indicator"].reshape(rows, categories)[:, k]
-        return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6)
-
-    gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
-    indicator, _ = jax.lax.fori_loop(0, categories, body, (base, gap))
-    return settled(given(indicator, state))
