@@ -48,7 +48,8 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
             facts["outcome"] = "refusal" if refused else "no memory" if memory else "exception"
             facts["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:2000]
             if own := fault(model, args, kwargs):
-                facts |= {"outcome": "not run", "reason": f"the program itself raises {own}"}
+                said = f"the program itself raises {own}; then {facts['reason']}"
+                facts |= {"outcome": "not run", "reason": said}
             facts["where"] = "".join(traceback.format_exception(error)[-8:])
     facts["seconds"] = time.perf_counter() - began[0]
     facts["cpu"] = time.process_time() - began[1]
@@ -62,10 +63,11 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
 
 def fault(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The exception of the program under NumPyro alone, if it raises one."""
-    from numpyro import handlers
+    from numpyro import handlers, validation_enabled
 
     try:
-        handlers.trace(handlers.seed(model, jax.random.PRNGKey(0))).get_trace(*args, **kwargs)
+        with validation_enabled(False):  # as its samplers run it
+            handlers.trace(handlers.seed(model, jax.random.PRNGKey(0))).get_trace(*args, **kwargs)
     except Exception as error:
         return one_line(error)
     return ""

@@ -105,6 +105,28 @@ def test_an_imputation_climbs_the_ladder():
     assert np.isfinite(fit.elbo)
 
 
+def with_any_scale(x, y, group):
+    # a scale with a prior on all of the line: below zero the density is no number
+    holes = np.flatnonzero(np.isnan(x))
+    scale = numpyro.sample("scale", dist.Normal(0.0, 1.0).expand([3]))
+    latent = numpyro.sample("latent", dist.Normal(0.0, scale[group[holes]]).mask(False))
+    x = jnp.asarray(x).at[holes].set(latent)
+    numpyro.sample("x", dist.Normal(0.0, scale[group]), obs=x)
+    a, b = line()
+    numpyro.sample("y", dist.Normal(a + b * x, 0.5), obs=y)
+
+
+def test_an_imputation_whose_density_is_no_number_in_half_of_its_prior():
+    x = np.where(GONE, np.nan, X)
+    fit = lb.fit(with_any_scale, x, Y, np.arange(20) % 3)
+    assert np.all(np.asarray(fit.mean("scale")) > 0)
+    assert abs(float(fit.mean("b")) - 2.0) < 0.5
+    model = trace_model(with_any_scale, (x, Y, np.arange(20) % 3))
+    assert model.latent["latent"].shape == (3,)
+    with pytest.raises(errors.NaNDataError, match="Argument 'x' holds 3 NaN"):
+        trace_model(plain, (x, Y))
+
+
 def test_bounds_at_infinity():
     def truncated(low, y):
         m = numpyro.sample("m", dist.Normal(0.0, 2.0))

@@ -2,7 +2,9 @@
 
 A program may deal with them itself: impute NaN by latent sites, mask it, truncate at infinity. What
 counts is whether the density of some site, or its slope in a latent one, is a number at a draw from
-the prior, and is one again when numbers take their place.
+the prior, and is one again when numbers take their place. A program whose density is no number in
+part of its prior (a scale that may be negative) is looked at elsewhere too: one point at which all
+is well acquits the data.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.errors import InfiniteDataError, LowerboundError, NaNDataError, NaNSlopeError
+from lowerbound.model.prior_points import off_centre
 from lowerbound.model.record import Record
 from lowerbound.model.sites import Model
 
@@ -33,7 +36,7 @@ def check_numbers(model: Model, missing: Masks, record: Record) -> None:
     if not holds:
         return
     found = _look(model, {}, missing)
-    if not (_worse(found.densities, {}) or _worse(found.slopes, {})):
+    if _well(found) or _well_elsewhere(model, missing):
         return
     filled = {
         name: np.where(bad, _number(data[name], bad), data[name]) for name, bad in holds.items()
@@ -48,6 +51,22 @@ def check_numbers(model: Model, missing: Masks, record: Record) -> None:
         if site is not None:
             index = tuple(int(i) for i in np.argwhere(bad)[0])
             raise NaNSlopeError(name, index, int(bad.sum()), data[name].shape, site)
+
+
+def _well(look: _Look) -> bool:
+    return not (_worse(look.densities, {}) or _worse(look.slopes, {}))
+
+
+def _well_elsewhere(model: Model, missing: Masks) -> bool:
+    """Whether all is a number at an upper or a lower quantile of every site."""
+    data = {name: jnp.asarray(array) for name, array in model.arguments.data.items()}
+    for normal in (1.0, -1.0):
+        try:
+            if _well(_look(model, {}, missing, off_centre(model, normal, data))):
+                return True
+        except (NotImplementedError, TypeError, ValueError):  # a site without such a point
+            continue
+    return False
 
 
 def _error(name: str, array: np.ndarray, record: Record) -> LowerboundError:
@@ -73,10 +92,15 @@ class _Look:
     slopes: Numbers
 
 
-def _look(model: Model, filled: Mapping[str, np.ndarray], missing: Masks) -> _Look:
+def _look(
+    model: Model,
+    filled: Mapping[str, np.ndarray],
+    missing: Masks,
+    point: Mapping[str, Array] | None = None,
+) -> _Look:
     arguments = model.arguments.replace(filled)
     program = dataclasses.replace(model, arguments=arguments)
-    drawn = model.draw(jax.random.key(0))
+    drawn = model.draw(jax.random.key(0)) if point is None else dict(point)
     moving = {n: a for n, a in drawn.items() if jnp.issubdtype(a.dtype, jnp.floating)}
     data = {name: jnp.asarray(array) for name, array in arguments.data.items()}
     masks = {name: jnp.asarray(mask) for name, mask in missing.items()}

@@ -29,12 +29,27 @@ def prior_point(
     return {name: jnp.asarray(messages[name]["value"]) for name in normal}
 
 
-class AtQuantile(Messenger):  # type: ignore[misc]
-    """Gives every latent site a quantile of its prior; those that are not named the median."""
+def off_centre(model: Model, normal: float, data: Mapping[str, Any]) -> dict[str, Array]:
+    """All latent sites at the quantile of one standard normal number."""
+    args, kwargs = model.arguments.call(model._inputs(data))
+    with model._mode():
+        messages = execute(model.function, args, kwargs, AtQuantile({}, others=normal))
+    return {
+        name: jnp.asarray(message["value"])
+        for name, message in messages.items()
+        if message["type"] == "sample" and not message["is_observed"]
+    }
 
-    def __init__(self, normal: Mapping[str, Array]) -> None:
+
+class AtQuantile(Messenger):  # type: ignore[misc]
+    """Gives every latent site a quantile of its prior; those that are not named the median.
+
+    `others` is the standard normal number of these: 0 at the median.
+    """
+
+    def __init__(self, normal: Mapping[str, Array], others: float = 0.0) -> None:
         super().__init__()
-        self.normal = normal
+        self.normal, self.others = normal, others
 
     def process_message(self, msg: Message) -> None:
         """Give a latent site its value."""
@@ -50,7 +65,7 @@ class AtQuantile(Messenger):  # type: ignore[misc]
             msg["value"] = fn.support.feasible_like(zeros)
             return
         shape = biject_to(fn.support).inverse_shape(fn.shape())
-        msg["value"] = quantile(fn, self.normal.get(msg["name"], jnp.zeros(shape)))
+        msg["value"] = quantile(fn, self.normal.get(msg["name"], jnp.full(shape, self.others)))
 
 
 def quantile(fn: Any, normal: Array) -> Array:
