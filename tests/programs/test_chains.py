@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 import lowerbound as lb
 from lowerbound import errors
-from lowerbound.model import trace_model
+from lowerbound.model import summation, trace_model
 from lowerbound.model.enumerated import enumerated
 
 RNG = np.random.default_rng(0)
@@ -142,6 +142,21 @@ def test_probabilities_of_a_chain_are_those_of_all_paths():
     pairs = np.mean((drawn[:, 1:] == 0) & (drawn[:, :-1] == 1), axis=0)
     exact = share @ ((paths[:, 2:] == 0) & (paths[:, 1:-1] == 1))
     np.testing.assert_allclose(pairs, exact, atol=5 * 0.5 / np.sqrt(4000))
+
+
+def test_states_that_are_summed_a_few_at_a_time(monkeypatch):
+    summed = enumerated(trace_model(hidden, (Y,))).summed()
+    with jax.enable_x64(True):
+        theta = {"p": jnp.asarray(P), "mu": jnp.asarray(MU)}
+
+        def found():
+            return jax.value_and_grad(lambda t: summed.log_density(t, {"y": Y}))(theta)
+
+        at_once = found()
+        monkeypatch.setattr(summation, "MOST_NUMBERS", 25)
+        apart = found()
+    for one, other in zip(jax.tree.leaves(at_once), jax.tree.leaves(apart), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
 def capture(history):

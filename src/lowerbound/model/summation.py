@@ -9,6 +9,7 @@ checked where the sites are found. Rows may also depend on the row before them (
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from lowerbound.model.sites import Model
 from lowerbound.model.trace import trace_model
 
 Values = Mapping[str, Any]
+
+MOST_NUMBERS = 20_000_000  # of the densities of all rows in all states, that are held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +127,16 @@ class Summation:
             terms = self.row_terms(group, states, latents, args, kwargs)
             return sum(terms.values(), start=jnp.zeros(group.rows))
 
+        shapes = [site.shape for site in self.model.sites if site.name in group.terms]
+        each = sum(math.prod(shape) for shape in shapes)
+
         def run(states: Array, latents: Values) -> Array:
-            return jax.vmap(lambda one: total(one, latents))(states)
+            if len(states) * each <= MOST_NUMBERS:
+                return jax.vmap(lambda one: total(one, latents))(states)
+            # A few states at a time, and again where the slope needs them: memory is what is short.
+            once = jax.checkpoint(lambda one: total(one, latents))
+            found: Array = jax.lax.map(once, states, batch_size=max(1, MOST_NUMBERS // each))
+            return found
 
         if self.guarded:
             fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
