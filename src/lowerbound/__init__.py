@@ -1,6 +1,7 @@
 """Variational inference for NumPyro models, after Blei, Kucukelbir and McAuliffe (2017)."""
 
 from lowerbound import errors, plot
+from lowerbound.compiled import interruptible
 from lowerbound.fit import (
     CAVI,
     EM,
@@ -31,6 +32,7 @@ __all__ = [
     "errors",
     "explain",
     "fit",
+    "interruptible",
     "load",
     "plot",
     "report",

@@ -7,5 +7,23 @@ Every `jit` of the library is made here; a test walks the source for others.
 
 from lowerbound.compiled.jitted import Jitted, jit, quickly
 from lowerbound.compiled.options import equations, quick_options
+from lowerbound.compiled.waiting import (
+    heard,
+    interruptible,
+    interruptibly,
+    partial_results_are_asked_for,
+    settled,
+)
 
-__all__ = ["Jitted", "jit", "quickly", "quick_options", "equations"]
+__all__ = [
+    "Jitted",
+    "jit",
+    "quickly",
+    "quick_options",
+    "equations",
+    "heard",
+    "interruptible",
+    "interruptibly",
+    "partial_results_are_asked_for",
+    "settled",
+]

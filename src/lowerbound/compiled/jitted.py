@@ -10,6 +10,7 @@ import jax
 
 from lowerbound.compiled.options import quick_options
 from lowerbound.compiled.unsplit import kernels_divide, unsplit
+from lowerbound.compiled.waiting import interruptibly, settled
 
 _STATIC: Final = ("static_argnums", "static_argnames")
 
@@ -20,18 +21,32 @@ class Jitted:
     It stands for `jax.jit(function, **options)`. Called while another function is traced, it is a
     part of that one, which is made safe as a whole: rewritten are programs that nothing will map or
     differentiate any more. So map and differentiate inside what is jitted, not around it.
+
+    Its results are waited for, so that Ctrl-C works, unless `ahead`: then the next call may be
+    prepared while this one runs.
     """
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, ahead: bool = False, **options: Any
+    ) -> None:
+        update_wrapper(self, function, updated=())  # its own attributes stay its own
         static = {name: value for name, value in options.items() if name in _STATIC}
         self._inner = jax.jit(function, **static)
         self._outer = jax.jit(_safe(function, self._inner), **options)
-        update_wrapper(self, function, updated=())  # its own attributes stay its own
+        self._ahead = ahead
+        self._seen: set[object] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of the function, compiled on first use for such arguments."""
-        traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((args, kwargs)))
-        return (self._inner if traced else self._outer)(*args, **kwargs)
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self._inner(*args, **kwargs)
+        kind = structure, *map(_kind, leaves)
+        if kind not in self._seen:  # the call finds what was compiled
+            interruptibly(self._outer.lower(*args, **kwargs).compile)
+            self._seen.add(kind)
+        found = self._outer(*args, **kwargs)
+        return found if self._ahead else settled(found)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the program for such arguments, which can be lowered."""
@@ -40,6 +55,13 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the lowered program, which can be compiled."""
         return self._outer.lower(*args, **kwargs)
+
+
+def _kind(leaf: Any) -> object:
+    """What of an argument decides which program is run, as far as it is known here."""
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return leaf.shape, leaf.dtype
+    return type(leaf)
 
 
 def _safe(function: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:

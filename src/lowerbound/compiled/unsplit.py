@@ -39,9 +39,9 @@ def kernels_divide() -> bool:
     return tuple(int(part) for part in version("jaxlib").split(".")[:3]) < _DIVIDES_BEFORE
 
 
-def _square(weight: int) -> Callable[..., int]:
-    def work(matrix: tuple[int, ...]) -> int:
-        return weight * math.prod(matrix) * max(matrix)
+def _cubic(weight: float) -> Callable[..., int]:
+    def work(matrix: tuple[int, ...], *_: tuple[int, ...]) -> int:
+        return math.ceil(weight * math.prod(matrix) * max(matrix))
 
     return work
 
@@ -56,42 +56,53 @@ class _Kernel:
 
 # The work is at least jaxlib's own estimate, which is tripled for complex numbers.
 _KERNELS: Final = {
-    "cholesky": _Kernel((2,), _square(1)),
+    "cholesky": _Kernel((2,), _cubic(1 / 3)),
     "triangular_solve": _Kernel((2, 2), lambda a, b: a[0] * math.prod(b)),
-    "lu": _Kernel((2,), _square(1)),
-    "geqrf": _Kernel((2,), _square(2)),
-    "geqp3": _Kernel((2, 1), lambda a, pivots: _square(2)(a)),
-    "householder_product": _Kernel((2, 1), lambda a, taus: _square(4)(a)),
+    "lu": _Kernel((2,), _cubic(1)),
+    "geqrf": _Kernel((2,), _cubic(2)),
+    "geqp3": _Kernel((2, 1), _cubic(2)),
+    "householder_product": _Kernel((2, 1), _cubic(4)),
     "ormqr": _Kernel((2, 1, 2), lambda a, taus, c: 4 * taus[0] * math.prod(c)),
-    "qr": _Kernel((2,), _square(4)),
-    "svd": _Kernel((2,), _square(10)),
-    "eigh": _Kernel((2,), _square(5)),
-    "eig": _Kernel((2,), _square(10)),
-    "schur": _Kernel((2,), _square(5)),
-    "hessenberg": _Kernel((2,), _square(2)),
-    "tridiagonal": _Kernel((2,), _square(2)),
+    "qr": _Kernel((2,), _cubic(4)),
+    "svd": _Kernel((2,), _cubic(10)),
+    "eigh": _Kernel((2,), _cubic(5)),
+    "eig": _Kernel((2,), _cubic(10)),
+    "schur": _Kernel((2,), _cubic(5)),
+    "hessenberg": _Kernel((2,), _cubic(2)),
+    "tridiagonal": _Kernel((2,), _cubic(2)),
     "tridiagonal_solve": _Kernel((1, 1, 1, 2), lambda dl, d, du, b: 5 * math.prod(b)),
 }
 
 
-def batch_and_most(equation: Any) -> tuple[int, int] | None:
-    """The batch of a linear-algebra call and the most that is not divided; None for others."""
-    kernel = _KERNELS.get(equation.primitive.name)
+def batch_and_most(
+    name: str, shapes: Sequence[tuple[int, ...]], *, complex_: bool = False
+) -> tuple[int, int] | None:
+    """The batch of an operation on such shapes, and the largest that is not divided.
+
+    None for operations that are no linear algebra.
+    """
+    kernel = _KERNELS.get(name)
     if kernel is None:
         return None
-    shapes = [atom.aval.shape for atom in equation.invars]
-    if len(shapes) != len(kernel.ranks):  # another form than those of the versions known
-        return math.prod(shapes[0][:-2]), 1
-    cores = [shape[len(shape) - rank :] for shape, rank in zip(shapes, kernel.ranks, strict=True)]
-    batch = math.prod(shapes[0][: len(shapes[0]) - kernel.ranks[0]])
-    complex_ = jnp.issubdtype(equation.invars[0].aval.dtype, jnp.complexfloating)
-    work = kernel.work(*cores) * (3 if complex_ else 1)
-    return batch, max(1, (SPLIT_FROM - 1) // max(1, work))
+    ranks = [len(shape) - rank for shape, rank in zip(shapes, kernel.ranks, strict=True)]
+    batch = math.prod(shapes[0][: ranks[0]])
+    work = kernel.work(*(shape[rank:] for shape, rank in zip(shapes, ranks, strict=True)))
+    return batch, max(1, (SPLIT_FROM - 1) // max(1, work * (3 if complex_ else 1)))
+
+
+def _of(equation: Any) -> tuple[int, int] | None:
+    avals = [atom.aval for atom in equation.invars]
+    complex_ = any(
+        jnp.issubdtype(a.dtype, jnp.complexfloating) for a in avals if hasattr(a, "dtype")
+    )
+    return batch_and_most(
+        equation.primitive.name, [getattr(a, "shape", ()) for a in avals], complex_=complex_
+    )
 
 
 def divided(equation: Any) -> bool:
     """Whether the kernel of an operation would divide its batch."""
-    found = batch_and_most(equation)
+    found = _of(equation)
     return found is not None and found[0] > found[1]
 
 
@@ -107,7 +118,7 @@ def _in_parts(equation: Any, inputs: Sequence[Any]) -> Values:
 
 
 def _loop(equation: Any, inputs: Sequence[Array]) -> Values:
-    found = batch_and_most(equation)
+    found = _of(equation)
     assert found is not None
     batch, most = found
     count = -(-batch // most)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lowerbound.compiled import heard
 from lowerbound.em import EM
 from lowerbound.errors import NotConjugateError, ParameterSiteError, ReservedNameError
 from lowerbound.fit.cavi import fit_cavi
@@ -41,12 +42,14 @@ def fit(
 
     Everything but `method`, `seed`, `progress` and `checkpoint` goes to the model. `progress`
     shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the state of the
-    run (or is a `Checkpoint`); `resume` goes on from there.
+    run (or is a `Checkpoint`); `resume` goes on from there. Ctrl-C ends a fit at once; within
+    `lb.interruptible()` it returns what there is.
     """
     check_reserved(model)
-    chosen, ladder = chosen_route(model, method, args, kwargs, checkpoint is not None)
-    keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
-    fitted = RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
+    with heard():
+        chosen, ladder = chosen_route(model, method, args, kwargs, checkpoint is not None)
+        keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
+        fitted = RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
     return replace(fitted, plan=replace(fitted.plan, ladder=ladder)) if ladder else fitted
 
 
@@ -64,9 +67,10 @@ def resume(
     checkpoint=directory)`; method and seed are in the files. On the same device the result is the
     same, bit for bit, as that of a run without interruption. A finished run gives its result.
     """
-    run = interrupted(directory, model, args, kwargs, RUNNERS)
-    runner = RUNNERS[type(run.method)]
-    return runner(model, args, kwargs, run.method, run.seed, progress, run.keep, run.progress)
+    with heard():
+        run = interrupted(directory, model, args, kwargs, RUNNERS)
+        runner = RUNNERS[type(run.method)]
+        return runner(model, args, kwargs, run.method, run.seed, progress, run.keep, run.progress)
 
 
 def coordinate_ascent(

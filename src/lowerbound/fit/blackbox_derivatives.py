@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import interruptibly, jit, quickly, settled
 from lowerbound.fit.blackbox_target import QUICK_BELOW, Target, in_precision, numbers_computed
 
 _STEP = 1e-2  # of differences of order four, in standard deviations
@@ -96,13 +96,13 @@ def _run(
         try:
             with jax.default_matmul_precision("highest"), in_precision(dtype):
                 lowered = (quickly if quick else jit)(function).lower(*inputs)
-            target.compiled[name] = lowered.compile()
+            target.compiled[name] = interruptibly(lowered.compile)
         except _NO_FORWARD:
             target.compiled[name] = None
     if target.compiled[name] is None:
         return None
     with in_precision(dtype):
-        found = np.asarray(target.compiled[name](*inputs), float)
+        found = np.asarray(settled(target.compiled[name](*inputs)), float)
     return found if np.isfinite(found).all() else None
 
 

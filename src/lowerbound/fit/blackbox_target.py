@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, jaxprs_in_params
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import jit, quickly, settled
 from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
 from lowerbound.model import Model
@@ -61,7 +61,7 @@ class Target:
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
             with in_precision(self.dtype):
-                value, gradient = program(whole, self.arguments)
+                value, gradient = settled(program(whole, self.arguments))
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
         return np.concatenate(values), np.concatenate(gradients)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.bound import elbo_by_site
-from lowerbound.compiled import equations, jit, quick_options, quickly
+from lowerbound.compiled import equations, jit, quick_options, quickly, settled
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.spread import Spread
@@ -54,7 +54,7 @@ class Compiled:
     def __call__(self, *args: Any) -> Any:
         """The function's value; waits for the compilation."""
         placed = args if self.spread is None else self.spread.put(args, self.within)
-        return self.executable.result()(*placed)
+        return settled(self.executable.result()(*placed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.bound import elbo
+from lowerbound.compiled import partial_results_are_asked_for
 from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.family.exponential import ExponentialFamily
 from lowerbound.family.free import Free
@@ -160,22 +161,27 @@ def run(
     if resumed is not None:
         progress = Progress.restored(resumed, like=progress)
     clock = time.perf_counter() - (progress.seconds[-1] if progress.done else 0.0)
-    pace = 8
+    pace, interrupted = 8, False
     with one_thread(), Bar(show, method.max_sweeps, "CAVI", "sweep") as bar:
         bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
-        while not progress.over(method.max_sweeps):
-            due = progress.check if score else method.max_sweeps
-            stop = keep.next(progress.done) if keep else method.max_sweeps
-            end = min(progress.done + pace, due, stop, method.max_sweeps)
-            began = time.perf_counter()
-            progress = _chunk(engine, arrays, progress, method, end, score, clock)
-            bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
-            if keep and (progress.done == stop or progress.over(method.max_sweeps)):
-                keep.write(progress.done, progress.document())
-            # So that the bar moves. Processes, whose clocks differ, must run the same chunks.
-            if engine.several_processes or time.perf_counter() - began < 0.25:
-                pace = min(2 * pace, CHUNK)
-    return _outcome(progress, method.tolerance, method.max_sweeps)
+        try:
+            while not progress.over(method.max_sweeps):
+                due = progress.check if score else method.max_sweeps
+                stop = keep.next(progress.done) if keep else method.max_sweeps
+                end = min(progress.done + pace, due, stop, method.max_sweeps)
+                began = time.perf_counter()
+                progress = _chunk(engine, arrays, progress, method, end, score, clock)
+                bar.update(progress.done, f"ELBO {progress.elbo:.6g}")
+                if keep and (progress.done == stop or progress.over(method.max_sweeps)):
+                    keep.write(progress.done, progress.document())
+                # So that the bar moves. Processes, whose clocks differ, must run the same chunks.
+                if engine.several_processes or time.perf_counter() - began < 0.25:
+                    pace = min(2 * pace, CHUNK)
+        except KeyboardInterrupt:
+            if not progress.done or not partial_results_are_asked_for():
+                raise
+            interrupted = True
+    return _outcome(progress, method.tolerance, method.max_sweeps, interrupted)
 
 
 def _chunk(
@@ -229,7 +235,7 @@ def _take(tree: Any, number: int) -> Any:
     return jax.tree.map(lambda a: a[number], host(tree))
 
 
-def _outcome(progress: Progress, tolerance: float, max_sweeps: int) -> Outcome:
+def _outcome(progress: Progress, tolerance: float, max_sweeps: int, interrupted: bool) -> Outcome:
     carry, history, scores = progress.carry, progress.history, progress.scores
     elbos, status = np.asarray(carry.elbo), np.asarray(carry.status)
     best = int(np.argmax(np.where(np.isfinite(elbos), elbos, -np.inf)))
@@ -251,10 +257,12 @@ def _outcome(progress: Progress, tolerance: float, max_sweeps: int) -> Outcome:
             reasons.append(f"stopped: the ELBO fell in sweep {len(own)}")
         elif code == NOT_FINITE:
             reasons.append(f"stopped: the ELBO is not finite in sweep {len(own)}")
+        elif interrupted:
+            reasons.append(f"stopped: interrupted after sweep {len(own)}")
         else:
             reasons.append(f"stopped: reached max_sweeps={max_sweeps}")
     converged = bool(status[best] == CONVERGED)
-    if not converged and tolerance > 0 and status[best] == RUNNING:
+    if not (converged or interrupted) and tolerance > 0 and status[best] == RUNNING:
         warnings.warn(
             ConvergenceWarning(f"{max_sweeps} sweeps", "Raise max_sweeps, or loosen tolerance."),
             stacklevel=4,

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import partial_results_are_asked_for
 from lowerbound.errors import DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.checkpoint import Keeper
@@ -53,6 +54,7 @@ class Memory:
     bound: float = -np.inf  # after the last visit
     fell: bool = False
     settled: bool = False
+    interrupted: bool = False
 
     @property
     def done(self) -> int:
@@ -125,39 +127,46 @@ def run_visits(
         return visit(batch, *args)
 
     with Bar(show, limit, "SVI", "visit") as bar:
-        while not run.over(limit):
-            lap, first = divmod(run.visits, count)
-            if first == 0:  # summed afresh in every pass, so that rounding does not add up
-                run = replace(run, total=jax.tree.map(lambda a: a.sum(axis=0), run.memo))
-            total, memo = run.total, jax.tree.map(np.array, run.memo)
-            rows = batches.lap()
-            for number, own in enumerate(rows):
-                if number < first:
-                    continue
-                inputs = padded(batch, own, share, spare)
-                old = jax.tree.map(lambda a, i=number: a[i], memo)
-                others = jax.tree.map(np.subtract, total, old)
-                seen = 1.0 if lap else float(sizes[: number + 1].sum() / batches.total)
-                rest = {"total": others, "known": np.asarray(lap > 0), "seen": np.asarray(seen)}
-                args = (inputs, fixed, run.state, old, rest)
-                key = ("visit", batches.size, tuple(batch.prior))
-                state, kept, bound = compiled(engine, where, key, one, 0, *args)(*args)
-                kept = host(kept)
-                total = jax.tree.map(np.add, others, kept)
-                for stored, new in zip(jax.tree.leaves(memo), jax.tree.leaves(kept), strict=True):
-                    stored[number] = new
-                run = _visited(run, engine.dtype, state, memo, total, float(bound), lap)
-                if number == count - 1 or run.visits >= limit:
-                    done = lap * batches.total + int(sizes[: number + 1].sum())
-                    run = _evaluated(run, method, done, score, began)
-                    bar.update(run.visits, f"ELBO {run.elbo[-1]:.6g}")
-                if keep is not None and (
-                    run.visits == keep.next(run.visits - 1) or run.over(limit)
-                ):
-                    keep.write(run.visits, run.document())
-                if run.over(limit):
-                    break
-            rows.close()
+        try:
+            while not run.over(limit):
+                lap, first = divmod(run.visits, count)
+                if first == 0:  # summed afresh in every pass, so that rounding does not add up
+                    run = replace(run, total=jax.tree.map(lambda a: a.sum(axis=0), run.memo))
+                total, memo = run.total, jax.tree.map(np.array, run.memo)
+                rows = batches.lap()
+                for number, own in enumerate(rows):
+                    if number < first:
+                        continue
+                    inputs = padded(batch, own, share, spare)
+                    old = jax.tree.map(lambda a, i=number: a[i], memo)
+                    others = jax.tree.map(np.subtract, total, old)
+                    seen = 1.0 if lap else float(sizes[: number + 1].sum() / batches.total)
+                    rest = {"total": others, "known": np.asarray(lap > 0), "seen": np.asarray(seen)}
+                    args = (inputs, fixed, run.state, old, rest)
+                    key = ("visit", batches.size, tuple(batch.prior))
+                    state, kept, bound = compiled(engine, where, key, one, 0, *args)(*args)
+                    kept = host(kept)
+                    total = jax.tree.map(np.add, others, kept)
+                    for stored, new in zip(
+                        jax.tree.leaves(memo), jax.tree.leaves(kept), strict=True
+                    ):
+                        stored[number] = new
+                    run = _visited(run, engine.dtype, state, memo, total, float(bound), lap)
+                    if number == count - 1 or run.visits >= limit:
+                        done = lap * batches.total + int(sizes[: number + 1].sum())
+                        run = _evaluated(run, method, done, score, began)
+                        bar.update(run.visits, f"ELBO {run.elbo[-1]:.6g}")
+                    if keep is not None and (
+                        run.visits == keep.next(run.visits - 1) or run.over(limit)
+                    ):
+                        keep.write(run.visits, run.document())
+                    if run.over(limit):
+                        break
+                rows.close()
+        except KeyboardInterrupt:
+            if not run.visits or not partial_results_are_asked_for():
+                raise
+            run = replace(run, interrupted=True)
     return run
 
 
@@ -230,6 +239,8 @@ def memo_reason(run: Memory, method: SVI) -> str:
             f"converged: relative change {max(gain, 0.0):.1e} of the ELBO in pass {len(run.elbo)} "
             f"is within the tolerance {method.least_gain:g}"
         )
+    if run.interrupted:
+        return f"stopped: interrupted after visit {run.visits}"
     return f"stopped: ran {run.visits} visits"
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import interruptibly, jit, settled
 from lowerbound.fit.devices import Placement
 from lowerbound.fit.engine import Engine
 from lowerbound.joint.derive import abstract
@@ -60,11 +60,11 @@ def _on_devices(
 
     shapes = {n: whole(np.asarray(a)) for n, a in inputs.items()}
     with jax.default_matmul_precision("highest"):
-        executable = jitted.lower(shapes, *rest).compile()
+        executable = interruptibly(jitted.lower(shapes, *rest).compile)
 
     def call(inputs: Mapping[str, Any], *rest: Any) -> Any:
         spread = {n: where.shard_local(np.asarray(a), axis) for n, a in inputs.items()}
-        return executable(spread, *jax.tree.map(_everywhere(where), rest))
+        return settled(executable(spread, *jax.tree.map(_everywhere(where), rest)))
 
     return call
 

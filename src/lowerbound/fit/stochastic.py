@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled import partial_results_are_asked_for
 from lowerbound.fit.bar import Bar
 from lowerbound.fit.checkpoint import Keeper
 from lowerbound.fit.devices import Placement
@@ -197,24 +198,28 @@ def run_steps(
     with Bar(show, clock.limit, "SVI", "step") as bar:
         ends = (clock.every, *((keep.checkpoint.every,) if keep else ()))
         chunks = batches.chunks(run.done, clock.chunk, clock.limit, ends)
-        for rows in chunks:
-            inputs = batch.inputs(rows)
-            steps = len(next(iter(inputs.values())))
-            inputs = {n: _filled(a, clock.chunk) for n, a in inputs.items()}
-            # One sum from chunk to chunk: their length does not change its rounding.
-            rest = (fixed, run.carry, run.bounds, np.asarray(steps), scale)
-            carry, bounds = advance(batch, schedule, where, inputs, *rest)
-            run = replace(run, carry=carry, done=run.done + steps, bounds=bounds)
-            if run.done % clock.every == 0 or run.done >= clock.limit:
-                bound = float(run.bounds) / (run.done % clock.every or clock.every)
-                run = replace(run, bounds=NOTHING)
-                run = _evaluated(batch, run, batches.size, bound, score, method, began)
-                bar.update(run.done, _latest(run))
-            finished = run.settled or run.done >= clock.limit
-            if keep is not None and (run.done == keep.next(run.done - steps) or finished):
-                keep.write(run.done, run.document())
-            if run.settled:
-                break
+        try:
+            for rows in chunks:
+                inputs = batch.inputs(rows)
+                steps = len(next(iter(inputs.values())))
+                inputs = {n: _filled(a, clock.chunk) for n, a in inputs.items()}
+                # One sum from chunk to chunk: their length does not change its rounding.
+                rest = (fixed, run.carry, run.bounds, np.asarray(steps), scale)
+                carry, bounds = advance(batch, schedule, where, inputs, *rest)
+                run = replace(run, carry=carry, done=run.done + steps, bounds=bounds)
+                if run.done % clock.every == 0 or run.done >= clock.limit:
+                    bound = float(run.bounds) / (run.done % clock.every or clock.every)
+                    run = replace(run, bounds=NOTHING)
+                    run = _evaluated(batch, run, batches.size, bound, score, method, began)
+                    bar.update(run.done, _latest(run))
+                finished = run.settled or run.done >= clock.limit
+                if keep is not None and (run.done == keep.next(run.done - steps) or finished):
+                    keep.write(run.done, run.document())
+                if run.settled:
+                    break
+        except KeyboardInterrupt:
+            if not run.done or not partial_results_are_asked_for():
+                raise
         chunks.close()
     return run
 
@@ -276,6 +281,8 @@ def stop_reason(run: Run, method: SVI, clock: Clockwork) -> str:
             f"converged: relative gain {gain:.1e} of the {what} over the last {PATIENCE} "
             f"evaluations, at step {run.done}, is within the tolerance {method.least_gain:g}"
         )
+    if run.done < clock.limit:
+        return f"stopped: interrupted after step {run.done}"
     asked = "ran the" if method.steps else "reached the limit of"
     return f"stopped: {asked} {clock.limit} steps"
 

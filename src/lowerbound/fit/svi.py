@@ -93,7 +93,7 @@ def run_setting(
             batch, batches, schedule, method, clock, setting.where, run, score, keep, progress
         )
     batch.rows.engine.certified()
-    if not run.settled and method.steps is None:
+    if not run.settled and run.done >= clock.limit and method.steps is None:
         remedy = "Give more with steps=..., or loosen tolerance."
         warnings.warn(ConvergenceWarning(f"{clock.limit} steps", remedy), stacklevel=4)
     last = host(result_of(batch, run, method))

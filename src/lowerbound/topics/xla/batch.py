@@ -109,7 +109,7 @@ def _lengthened(array: np.ndarray, room: int) -> np.ndarray:
     return longer
 
 
-@partial(jit, static_argnames=("length", "precision", "where"))
+@partial(jit, ahead=True, static_argnames=("length", "precision", "where"))
 def _table(
     words: jax.Array,
     counts: jax.Array,

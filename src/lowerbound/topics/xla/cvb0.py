@@ -121,7 +121,7 @@ def responsibilities(assigned: Assigned) -> np.ndarray:
     return np.concatenate(parts)
 
 
-@partial(jit, static_argnames=("where",))
+@partial(jit, ahead=True, static_argnames=("where",))
 def _settled(table: Table, rows: jax.Array, prior: jax.Array, where: Placement | None) -> jax.Array:
     def own_rows(table: Table, rows: jax.Array, prior: jax.Array) -> jax.Array:
         words, counts, _, _ = table
@@ -151,13 +151,13 @@ class _Factors(NamedTuple):
     topics: Any  # (K,): N_k + sum_w eta_w
 
 
-@partial(jit, static_argnames=("precision",))
+@partial(jit, ahead=True, static_argnames=("precision",))
 def _factors(by_word: jax.Array, eta: jax.Array, precision: Any) -> _Factors:
     smoothed = by_word + eta[:, None]
     return _Factors(smoothed.astype(precision), smoothed.sum(0).astype(precision))
 
 
-@partial(jit, static_argnames=("where",), donate_argnames=("phi", "by_word_sum"))
+@partial(jit, ahead=True, static_argnames=("where",), donate_argnames=("phi", "by_word_sum"))
 def _swept(
     phi: jax.Array,
     by_word_sum: jax.Array,
@@ -183,7 +183,7 @@ def _swept(
     return new, by_word_sum + change
 
 
-@partial(jit, static_argnames=("where",), donate_argnames=("counts",))
+@partial(jit, ahead=True, static_argnames=("where",), donate_argnames=("counts",))
 def _counted(counts: jax.Array, table: Table, phi: jax.Array, where: Placement | None) -> jax.Array:
     def own_rows(table: Table, phi: jax.Array) -> Any:
         return summed(_by_word(table, phi, counts, where), where)
@@ -205,7 +205,7 @@ def _by_word(table: Table, values: jax.Array, like: jax.Array, where: Placement 
     return sums.astype(jnp.float64)
 
 
-@partial(jit, donate_argnames=("counts",))
+@partial(jit, ahead=True, donate_argnames=("counts",))
 def _of_documents(counts: jax.Array, table: Table, phi: jax.Array) -> jax.Array:
     own = (table.counts[..., None] * phi).sum(1).astype(jnp.float64)
     return counts.at[table.documents].set(own, mode="drop")

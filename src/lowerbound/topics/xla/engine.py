@@ -169,17 +169,17 @@ class _State(NamedTuple):
     iterations: Any  # float64
 
 
-@partial(jit, static_argnames=("rule", "precision"))
+@partial(jit, ahead=True, static_argnames=("rule", "precision"))
 def _weights(topics: jax.Array, rule: Rule, precision: str) -> Weights:
     return rules.scaled(topics, rule, precision)
 
 
-@partial(jit, static_argnames=("precision",))
+@partial(jit, ahead=True, static_argnames=("precision",))
 def _from_array(weights: jax.Array, precision: str) -> Weights:
     return rules.from_logs(jnp.log(weights), precision)
 
 
-@partial(jit, static_argnames=("size", "shape", "precision", "where"))
+@partial(jit, ahead=True, static_argnames=("size", "shape", "precision", "where"))
 def _empty(size: int, shape: tuple[int, int], precision: str, where: Placement | None) -> _State:
     state = _State(
         jnp.zeros((size, shape[1]), precision), jnp.zeros(shape), jnp.zeros(()), jnp.zeros(())
@@ -192,7 +192,7 @@ def _empty(size: int, shape: tuple[int, int], precision: str, where: Placement |
     return alike
 
 
-@partial(jit, static_argnames=("rule", "where", "kernel"), donate_argnames=("state",))
+@partial(jit, ahead=True, static_argnames=("rule", "where", "kernel"), donate_argnames=("state",))
 def _step(
     state: _State,
     weights: Weights,
@@ -245,7 +245,7 @@ def _step(
     return _State(placed, *jax.tree.map(jnp.add, tuple(state[1:]), sums))
 
 
-@partial(jit, static_argnames=("documents",))
+@partial(jit, ahead=True, static_argnames=("documents",))
 def _finished(state: _State, rows: jax.Array, documents: int) -> Local:
     return Local(
         state.gamma[:documents],
@@ -255,7 +255,7 @@ def _finished(state: _State, rows: jax.Array, documents: int) -> Local:
     )
 
 
-@jit
+@partial(jit, ahead=True)
 def _blend(
     topics: jax.Array, statistics: jax.Array, prior: jax.Array, step: jax.Array, scale: jax.Array
 ) -> jax.Array:
