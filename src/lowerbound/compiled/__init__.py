@@ -5,6 +5,7 @@ compiled, without a linear-algebra call that waits for threads which wait for it
 Every `jit` of the library is made here; a test walks the source for others.
 """
 
+from lowerbound.compiled.hoisting import in_two
 from lowerbound.compiled.jitted import Jitted, jit, quickly
 from lowerbound.compiled.options import equations, quick_options
 from lowerbound.compiled.waiting import (
@@ -21,6 +22,7 @@ __all__ = [
     "quickly",
     "quick_options",
     "equations",
+    "in_two",
     "heard",
     "interruptible",
     "interruptibly",

@@ -27,7 +27,7 @@ from numpyro.distributions import (
 )
 from numpyro.distributions.transforms import Transform
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled import in_two, quickly
 from lowerbound.family.gridded import Interpolated, NodeMixture, usable
 from lowerbound.family.variational import Variational
 
@@ -71,15 +71,21 @@ class Conditioned:
             t = parameters["first"] + parameters["spacing"] * place
             values = self._values(transforms, parameters["origin"] + t @ parameters["axes"].T)
 
-            def rest(job: tuple[Array, Array]) -> dict[str, Array]:
-                node, key = job
-                own = jax.tree.map(lambda a: a[node], parameters["inner"])
-                return self.inner.sample(own, key)
-
             nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
             keys = jax.random.split(second, math.prod(shape))
-            leaves = jax.tree.leaves(parameters["inner"])
-            numbers = sum(a.size // a.shape[0] for a in leaves) + 1
+            given = parameters["inner"]
+            draw_rest: Callable[..., dict[str, Array]] = self.inner.sample
+            leaves = jax.tree.leaves(given)
+            if leaves and len(keys) > len(leaves[0]):  # each node is prepared once, not each draw
+                own = jax.tree.map(lambda a: a[0], given)
+                prepare, draw_rest = in_two(self.inner.sample, own, keys[0])
+                given = jax.vmap(prepare)(given)
+
+            def rest(job: tuple[Array, Array]) -> dict[str, Array]:
+                node, key = job
+                return draw_rest(jax.tree.map(lambda a: a[node], given), key)
+
+            numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(given)) + 1
             together = max(1, NUMBERS_AT_ONCE // numbers)
             if together >= len(keys):
                 values |= jax.vmap(rest)((nodes, keys))
