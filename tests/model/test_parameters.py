@@ -187,6 +187,7 @@ def network(y, prior=None):
         held["layer"]["b"] = ParamShape((1,))
         layer["b"] = numpyro.sample("b", prior.expand([1]).to_event(1))
     z = numpyro.sample("z", dist.Normal())
+    assert isinstance(state["average"]["mean"], jax.Array)  # a counter may be written into
     state["average"] = {"mean": layer["w"] * z}  # as batch normalisation does
     numpyro.sample("y", dist.Normal(layer["w"][0] * z + layer["b"][0] * held["count"], 1.0), obs=y)
 

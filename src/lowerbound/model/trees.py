@@ -85,8 +85,11 @@ class Fixed(Messenger):  # type: ignore[misc]
             msg["kwargs"]["substitute_stack"].append(("substitute", self.values))
         if msg["type"] == "prng_key" and msg["value"] is None:
             msg["value"] = jax.random.key(0)
-        if msg["type"] in ("param", "mutable") and msg["name"] in self.values:
+        if msg["type"] == "param" and msg["name"] in self.values:
             msg["value"] = jax.tree.map(lambda leaf: leaf, self.values[msg["name"]])
+        if msg["type"] == "mutable" and msg["name"] in self.values:
+            # Arrays of NumPy would be written into, where those of JAX are replaced.
+            msg["value"] = jax.tree.map(jnp.asarray, self.values[msg["name"]])
 
 
 def with_values(function: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., Any]:
