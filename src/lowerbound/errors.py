@@ -21,6 +21,7 @@ __all__ = [
     "DuplicateSiteError",
     "EmptyDataError",
     "InfiniteDataError",
+    "LadderWarning",
     "LowerboundError",
     "MissingDataError",
     "NaNDataError",
@@ -34,6 +35,7 @@ __all__ = [
     "Residual",
     "ShapeError",
     "SupportError",
+    "TooLargeError",
     "TooManyComponentsError",
     "UncertifiedError",
     "UnsupportedModelError",
@@ -459,6 +461,19 @@ def _decrease(before: float, after: float, sweep: int, sites: Sequence[str]) -> 
     )
 
 
+class TooLargeError(LowerboundError):
+    """Some work needs more memory than there is, even in its smallest parts."""
+
+    def __init__(self, what: str, needed: float, free: float) -> None:
+        super().__init__(
+            f"Not enough memory: {what} needs about {needed:,.0f} MB, and {free:,.0f} MB are "
+            "free.\n"
+            "Expected work that fits; nothing was allocated. Use less at once (fewer rows with "
+            "method=lb.SVI(batch_size=...), fewer draws), a coarser model, or a machine with more "
+            "memory."
+        )
+
+
 class DecreasingBoundError(LowerboundError):
     """A coordinate sweep lowered the ELBO beyond rounding."""
 
@@ -471,6 +486,16 @@ class DecreasingBoundWarning(UserWarning):
 
     def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
         super().__init__(_decrease(before, after, sweep, sites))
+
+
+class LadderWarning(UserWarning):
+    """A rung of the ladder did not hold when it was tried, and the next one was taken."""
+
+    def __init__(self, tried: str, reason: str, taken: str) -> None:
+        super().__init__(
+            f"The rung '{tried}', which lb.explain names, was given up: {reason} The fit is that "
+            f"of the rung '{taken}' instead; fit.plan says what it did."
+        )
 
 
 class ConvergenceWarning(UserWarning):

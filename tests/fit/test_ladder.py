@@ -76,19 +76,19 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_rung_of_a_model(name):
     model, args, expected = CASES[name]
-    method, ladder = chosen_route(model, "auto", args, {})
-    assert repr(method) == expected
-    taken = [line for line in ladder if line.startswith("->")]
-    assert taken == [ladder[-1]]
+    found = chosen_route(model, "auto", args, {})
+    assert repr(found.method) == expected
+    taken = [line for line in found.lines if line.startswith("->")]
+    assert taken == [found.lines[-1]]
 
 
 def test_the_ladder_in_words():
-    _, ladder = chosen_route(schools, "auto", (), SCHOOLS)
+    ladder = chosen_route(schools, "auto", (), SCHOOLS).lines
     assert ladder == (
         "   exact: 2 factors meet that are independent in q",
         "-> conditioned: 'tau' on a grid (about 65 nodes); given a node, exact factors",
     )
-    _, ladder = chosen_route(recursion, "auto", (X[:, 0],), {})
+    ladder = chosen_route(recursion, "auto", (X[:, 0],), {}).lines
     assert [line.strip("-> ").split(":")[0] for line in ladder] == [
         "exact",
         "conditioned",

@@ -110,7 +110,7 @@ def test_a_grid_of_gaussians_must_be_affordable():
     """There is none for solvers, nor where much would be left that the scalar sets no scale of."""
 
     def method(model, *args):
-        return repr(chosen_route(model, "auto", args, {})[0])
+        return repr(chosen_route(model, "auto", args, {}).method)
 
     assert method(solved_growth, TIME, GROWN) == "Gaussian()"
     assert method(walk, np.linspace(-1, 1, 10)) == "Gaussian(condition=('log_sigma',))"

@@ -28,6 +28,7 @@ from numpyro.distributions import (
 from numpyro.distributions.transforms import Transform
 
 from lowerbound.compiled import in_two, quickly
+from lowerbound.cost import mapped
 from lowerbound.family.gridded import Interpolated, NodeMixture, usable
 from lowerbound.family.variational import Variational
 
@@ -81,16 +82,12 @@ class Conditioned:
                 prepare, draw_rest = in_two(self.inner.sample, own, keys[0])
                 given = jax.vmap(prepare)(given)
 
-            def rest(job: tuple[Array, Array]) -> dict[str, Array]:
-                node, key = job
+            def rest(node: Array, key: Array) -> dict[str, Array]:
                 return draw_rest(jax.tree.map(lambda a: a[node], given), key)
 
             numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(given)) + 1
             together = max(1, NUMBERS_AT_ONCE // numbers)
-            if together >= len(keys):
-                values |= jax.vmap(rest)((nodes, keys))
-            else:
-                values |= jax.lax.map(rest, (nodes, keys), batch_size=together)
+            values |= mapped(rest, nodes, keys, most=together, what="one draw")
             return {name: a.reshape(shape + a.shape[1:]) for name, a in values.items()}
 
         drawn: dict[str, Array] = self._run(("sample", shape), draw, parameters, key)
@@ -108,8 +105,8 @@ class Conditioned:
                 variances = jnp.zeros_like(means)
             else:
                 weights = _weights(parameters)
-                means, variances = jax.vmap(lambda p: self.inner.moments(p, site))(
-                    parameters["inner"]
+                means, variances = mapped(
+                    lambda p: self.inner.moments(p, site), parameters["inner"], what="one node"
                 )
             finite = (jnp.isfinite(means) & jnp.isfinite(variances)).reshape(len(weights), -1)
             kept = usable(weights, finite.all(axis=1))

@@ -15,6 +15,7 @@ from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
 from lowerbound.compiled import quickly
+from lowerbound.cost import mapped
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
 from lowerbound.model.summation import Summation
@@ -48,10 +49,10 @@ class Summed:
         keys = jax.random.split(jax.random.fold_in(key, 1), count)
 
         def draws(weights: Weights, theta: Values, keys: Array, data: Values) -> Values:
-            def one(pair: tuple[Values, Array]) -> Values:
-                return self.summation.draw(weights(pair[0], data), pair[1])
+            def one(theta: Values, key: Array) -> Values:
+                return self.summation.draw(weights(theta, data), key)
 
-            found: Values = jax.lax.map(one, (theta, keys), batch_size=BATCH)
+            found: Values = mapped(one, theta, keys, most=BATCH, what="one draw")
             return found
 
         drawn = {**theta, **self._run("draws", draws, theta, keys)}
@@ -87,7 +88,7 @@ class Summed:
                 return self.summation.probabilities(weights(theta, data))
 
             def add(total: Values, theta: Values) -> tuple[Values, None]:
-                found = jax.vmap(one)(theta)
+                found = mapped(one, theta, what="one draw")
                 return jax.tree.map(lambda t, a: t + a.mean(axis=0), total, found), None
 
             parts = jax.tree.map(lambda a: a.reshape((batches, BATCH, *a.shape[1:])), theta)

@@ -17,6 +17,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
 from lowerbound.compiled import quickly
+from lowerbound.cost import mapped
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.family.bordered import (
     covariance_bordered,
@@ -222,7 +223,10 @@ class UnconstrainedGaussian:
         return drawn
 
     def _constrained(self, vectors: Array, data: Mapping[str, Any]) -> dict[str, Array]:
-        return jax.vmap(lambda vector: self.coordinates.constrain(vector, data))(vectors)
+        found: dict[str, Array] = mapped(
+            lambda vector: self.coordinates.constrain(vector, data), vectors, what="one draw"
+        )
+        return found
 
     def _call(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
         """Jit the function once for all fits of equal programs; the data come last."""

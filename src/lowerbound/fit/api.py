@@ -5,19 +5,32 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import time
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import jax
+
 from lowerbound.compiled import heard
+from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.em import EM
-from lowerbound.errors import NotConjugateError, ParameterSiteError, ReservedNameError
+from lowerbound.errors import (
+    LadderWarning,
+    NotConjugateError,
+    ParameterSiteError,
+    ReservedNameError,
+)
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
+from lowerbound.fit.costs import work_of
 from lowerbound.fit.estimated import fit_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.gradients import fit_gradients
-from lowerbound.fit.ladder import chosen_route
+from lowerbound.fit.ladder import GRID, Route, chosen_route
+from lowerbound.fit.lattice import LostPosteriorError
 from lowerbound.fit.method import CAVI, SVI, has_columns
 from lowerbound.fit.result import Fit
 from lowerbound.fit.resume import interrupted, start_keeping
@@ -46,11 +59,36 @@ def fit(
     `lb.interruptible()` it returns what there is.
     """
     check_reserved(model)
+    began = time.perf_counter()
+    call = (model, args, kwargs)
     with heard():
-        chosen, ladder = chosen_route(model, method, args, kwargs, checkpoint is not None)
-        keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, chosen, seed)
-        fitted = RUNNERS[type(chosen)](model, args, kwargs, chosen, seed, progress, keep, None)
-    return replace(fitted, plan=replace(fitted.plan, ladder=ladder)) if ladder else fitted
+        found = chosen_route(model, method, args, kwargs, checkpoint is not None)
+        keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, found.method, seed)
+        try:
+            fitted = _run(found, call, seed, progress, keep)
+        except LostPosteriorError as error:
+            if not found.rungs:
+                raise
+            reason = str(error).splitlines()[0]
+            other = chosen_route(model, method, args, kwargs, failed={GRID: reason})
+            warnings.warn(LadderWarning(found.taken, reason, other.taken), stacklevel=2)
+            fitted = _run(other, call, seed, progress, keep)
+    return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
+
+
+def _run(found: Route, call: Any, seed: int, progress: bool | None, keep: Any) -> Fit:
+    """Run the method of a route, with what it is expected to take in the plan."""
+    model, args, kwargs = call
+    method, expected = found.method, None
+    if found.model is not None:
+        with jax.enable_x64(True):
+            expected = work_of(found.model, method, args, kwargs)
+    # The other methods end by themselves, after sweeps or rows that are all of use.
+    estimated = isinstance(method, Gaussian) or (isinstance(method, CAVI) and method.condition)
+    with at_most(AFFORDABLE) if found.rungs and estimated else nullcontext():
+        fitted = RUNNERS[type(method)](model, args, kwargs, method, seed, progress, keep, None)
+    ladder = found.lines or fitted.plan.ladder
+    return replace(fitted, plan=replace(fitted.plan, ladder=ladder, work=expected))
 
 
 def resume(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.bound.draws import normal_draws
+from lowerbound.cost import allowance
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.bar import Bar
@@ -29,6 +30,7 @@ from lowerbound.model.coordinates import Coordinates
 from lowerbound.update.gaussian import distance
 
 MEASURE = 1024  # fresh draws that measure the answer, at least
+FEW = 64  # where the fit has taken all that it may
 
 
 def run_gaussian(
@@ -57,7 +59,9 @@ def run_gaussian(
                 solution = engines[engine](target, method, rank, seed, watch, choice.climbs)
             elbo, error, shift = _measured(target, family, solution, seed)
         if not solution.converged:
-            warnings.warn(ConvergenceWarning(solution.reason, solution.remedy), stacklevel=3)
+            late = solution.reason == allowance().reason
+            remedy = allowance().remedy(repr(method)) if late else solution.remedy
+            warnings.warn(ConvergenceWarning(solution.reason, remedy), stacklevel=3)
         return GaussianRun(
             family=family,
             parameters=solution.parameters,
@@ -83,7 +87,8 @@ def _measured(
     """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
     if solution.measured is not None:
         return solution.measured
-    parameters, size = solution.parameters, max(solution.draws, MEASURE)
+    parameters = solution.parameters
+    size = FEW if allowance().over else max(solution.draws, MEASURE)
     if "factor" in parameters or size <= 2 * target.size:
         key = jax.random.key(draw_seed(seed, MOST_STAGES))
         vectors = np.asarray(family.sample_unconstrained(parameters, key, size))

@@ -13,7 +13,8 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import jit, quickly
-from lowerbound.fit.blackbox_target import Target, in_precision, numbers_computed
+from lowerbound.cost import numbers_computed
+from lowerbound.fit.blackbox_target import Target, in_precision
 
 TOGETHER = 4_000_000  # numbers that directions computed together may take
 MOST_POINTS = 8

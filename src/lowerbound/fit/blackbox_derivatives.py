@@ -12,7 +12,8 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import interruptibly, jit, quickly, settled
-from lowerbound.fit.blackbox_target import QUICK_BELOW, Target, in_precision, numbers_computed
+from lowerbound.cost import numbers_computed
+from lowerbound.fit.blackbox_target import QUICK_BELOW, Target, in_precision
 
 _STEP = 1e-2  # of differences of order four, in standard deviations
 _NO_FORWARD = (TypeError, NotImplementedError)  # solvers that state only their reverse derivative

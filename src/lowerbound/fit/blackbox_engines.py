@@ -9,6 +9,7 @@ import numpy as np
 
 from lowerbound.bound.draws import normal_draws
 from lowerbound.bound.estimated import Estimate, averaged, points
+from lowerbound.cost import allowance, numbers_computed
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.begin import given_values
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
@@ -20,7 +21,7 @@ from lowerbound.fit.blackbox_start import (
     flat_entries,
     starting_points,
 )
-from lowerbound.fit.blackbox_target import Target, numbers_computed
+from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.blackbox_together import Climb
 from lowerbound.fit.engine import in_background
 from lowerbound.fit.gaussian_method import Gaussian
@@ -69,7 +70,7 @@ def solve_fixed(
         state, first, aim = ascend(target, draws, state, aim, diagonal, watch, share, limit)
         _check_proper(target, state)
         # More draws do not help an ascent that creeps: it would be as far from their optimum.
-        if stage and (first <= AGREED or state.status == RUNNING):
+        if (stage and (first <= AGREED or state.status == RUNNING)) or allowance().over:
             break
     converged, reason = _reason(state, aim, limit)
     restarts = tuple(restart(one) for one in climbs)
@@ -103,15 +104,15 @@ def solve_match(
         change[:, :-1] -= np.eye(len(loc))
         move, loc, root, gradients = float(np.abs(change).max()), new_loc, new_root, new_gradients
         watch.note(float(found.elbo))
-        if move <= method.tolerance:
+        if move <= method.tolerance or allowance().over:
             break
     converged = move <= method.tolerance
     reason = f"mean and scale moved by less than {method.tolerance:g} standard deviations"
+    if not converged:
+        reason = allowance().reason if allowance().over else f"{LIMIT} iterations"
     parameters = {"loc": loc, "scale_tril": root}
     restarts = tuple(restart(one) for one in climbs)
-    return Solution(
-        parameters, size, converged, reason if converged else f"{LIMIT} iterations", restarts
-    )
+    return Solution(parameters, size, converged, reason, restarts)
 
 
 def begin_climbs(
@@ -176,7 +177,7 @@ def ascend(
             aim = max(tolerance, share * min(first, AGREED))
         state = advance(state, found, aim, diagonal)
         watch.note(float(state.found.elbo))
-        if state.status != RUNNING:
+        if state.status != RUNNING or allowance().over:
             break
     return state, first, aim
 
@@ -215,6 +216,8 @@ def _limit(target: Target, size: int) -> int:
 
 
 def _reason(state: Ascent, tolerance: float, limit: int) -> tuple[bool, str]:
+    if state.status == RUNNING and allowance().over:
+        return False, allowance().reason
     if state.status == RUNNING:
         return False, f"{limit} iterations"
     if state.status == STALLED:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lowerbound.bound.many_draws import many_draws
+from lowerbound.cost import allowance
 from lowerbound.fit.blackbox_curvature import second_derivatives
 from lowerbound.fit.blackbox_engines import AGREED, COARSE, LIMIT, SHARE, starts_of
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
@@ -95,6 +96,8 @@ def solve_newton(
         walk = ascend(surface, draws, place, goal, limit, watch, SHARE if stage else 0.0)
         place = walk.place
         if (stage and walk.first <= AGREED) or (surface.dear and walk.reason != "converged"):
+            break
+        if allowance().over:
             break
     _check_proper(target, sparsity, place)
     converged = place.error <= AGREED
@@ -212,6 +215,8 @@ def ascend(
                 return Walk(place, first, number, "no step raises the ELBO")
         if watch is not None:
             watch.note(place.elbo)
+        if allowance().over:
+            return Walk(place, first, number, allowance().reason)
     return Walk(place, first, limit, f"{limit} iterations")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from lowerbound.bound.draws import cubature
 from lowerbound.compiled import quickly
+from lowerbound.cost import allowance
 from lowerbound.errors import LowerboundError
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.blackbox_together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
@@ -74,7 +75,7 @@ def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.i
         TOLERANCE,
         LIMIT,
         diagonal,
-        lambda states: _without_joined(_without_hopeless(states, known), partners),
+        lambda states: _affordable(_without_joined(_without_hopeless(states, known), partners)),
     )
     # The last to join are the first to follow, for their partners may have joined others since.
     for number in reversed(partners):
@@ -93,6 +94,19 @@ def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
         else s
         for s in states
     ]
+
+
+def _affordable(states: list[Ascent]) -> list[Ascent]:
+    """The best start alone, once all of them have spent much of what the fit may take."""
+    if allowance().spent < _SPENT:
+        return states
+    running = [i for i, state in enumerate(states) if state.status == RUNNING]
+    best = max(running, key=lambda i: float(states[i].found.elbo), default=-1)
+    return [stopped(s, LEFT_BEHIND) if i in running and i != best else s
+            for i, s in enumerate(states)]  # fmt: skip
+
+
+_SPENT = 0.3  # of the allowance
 
 
 def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Ascent]:

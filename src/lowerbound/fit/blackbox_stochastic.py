@@ -12,6 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.compiled import jit, quickly
+from lowerbound.cost import allowance
 from lowerbound.fit.blackbox_engines import starts_of
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.fit.blackbox_target import Target, in_precision, value_and_gradient
@@ -61,6 +62,8 @@ def solve_stochastic(
         with in_precision(target.dtype):
             adam, elbo = run(adam, keys[number], rate, target.arguments)
         watch.note(float(elbo))
+        if allowance().over:
+            break
         gain = float(elbo) - best
         best = max(best, float(elbo))
         resting = resting + 1 if gain < method.tolerance * target.size**0.5 else 0
@@ -74,6 +77,7 @@ def solve_stochastic(
     free, slope = centred(target, _cast(adam.average, np.dtype(float)), draw_seed(seed, 2))
     converged = rested and slope <= STATIONARY
     reason = "the ELBO rests at the smallest step" if rested else f"{WINDOWS * STEPS} steps"
+    reason = allowance().reason if not rested and allowance().over else reason
     if rested and not converged:
         reason = f"the mean would still move by {slope:.2g} standard deviations"
         reason = reason if np.isfinite(slope) else f"{MOST_STEPS} steps of the mean"

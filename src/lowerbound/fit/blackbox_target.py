@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import jit, quickly, settled
+from lowerbound.cost import affordable_count, numbers_computed
 from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
 from lowerbound.model import Model
@@ -25,8 +26,9 @@ from lowerbound.model.dependence import digest
 BATCH = 64  # points that are evaluated together
 MANY = 200  # dimensions
 MOST_NUMBERS = 20_000_000  # that one batch may hold
+ROUGHLY = 5_000_000  # numbers that a batch may compute before its memory is looked at closely
+POINT = "the log density with its gradient at one point"
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
-_UNKNOWN_LENGTH = 10  # of a loop that ends by a condition, such as a solver's
 _CACHE_SIZE = 32
 _programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
 
@@ -120,6 +122,10 @@ def target_for(
     if coordinates.size > MANY:  # fewer draws than that are wanted at a time
         largest = max(largest, numbers_computed(closed.jaxpr))
     batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
+    if batch * numbers_computed(closed.jaxpr) > ROUGHLY:
+        with in_precision(dtype):
+            both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
+        batch = affordable_count(both.jaxpr, batch, POINT)
     return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
 
 
@@ -140,16 +146,3 @@ def _in_dtype(array: Any, dtype: np.dtype[Any]) -> Any:
     if array.dtype.kind in "iu" and dtype != np.float64 and array.dtype.itemsize == 8:
         return array.astype(f"{array.dtype.kind}4")
     return array
-
-
-def numbers_computed(jaxpr: Any) -> int:
-    """How many numbers one run of a program computes, loops of known length included."""
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = sum(numbers_computed(part) for part in jaxprs_in_params(equation.params))
-        if inner:
-            unknown = _UNKNOWN_LENGTH if equation.primitive.name == "while" else 1
-            total += inner * int(equation.params.get("length", unknown) or 1)
-        else:
-            total += sum(int(np.prod(v.aval.shape)) for v in equation.outvars)
-    return total

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowerbound.bound.estimated import averaged, points
+from lowerbound.cost import allowance
 from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, advance
 
 LEFT_BEHIND, JOINED = 4, 5  # the status of an ascent stopped for others: below them, or with them
@@ -53,7 +54,7 @@ def side_by_side(
     histories: list[list[float]] = [[] for _ in states]
     for _ in range(limit):
         active = [i for i, state in enumerate(states) if state.status == RUNNING]
-        if not active:
+        if not active or allowance().over:
             break
         wanted = [points(draws, states[i].trial_loc, states[i].trial_root) for i in active]
         values, gradients = evaluate(np.concatenate(wanted), np.repeat(active, len(draws)))

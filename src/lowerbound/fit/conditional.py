@@ -206,14 +206,18 @@ class ExactInner:
         return state.naturals, self._checked(arrays, state, bound)
 
     def _checked(self, arrays: tuple[Array, ...], state: State, bound: Array) -> Array:
-        """The bound; -inf where q has weight on what cannot be, NaN where rounding may decide.
+        """The bound; -inf where theta has no density or q cannot be, NaN where rounding may decide.
 
-        Far from the posterior large summands cancel: at mu^2 / tau^2 = 1e20 nothing is left.
+        Far from the posterior large summands cancel: at mu^2 / tau^2 = 1e20 nothing is left. Where
+        a part of the density that theta alone decides is NaN (a covariance that is not positive
+        definite), it is NaN whatever the other sites are: samplers reject such values.
         """
         parts = [abs(evaluate(s, arrays, state.means)) for s in self.engine.joint.summands]
         rounding = float(np.finfo(float).eps) * sum(parts, start=jnp.zeros(()))
         settled = jnp.where(rounding < ROUNDING, bound, jnp.nan)
-        return jnp.where(is_impossible(bound), -jnp.inf, settled)
+        given = [array for array in arrays if jnp.issubdtype(array.dtype, jnp.floating)]
+        void = jnp.asarray([jnp.isnan(array).any() for array in given], bool).any()
+        return jnp.where(void | is_impossible(bound), -jnp.inf, settled)
 
     def _arrays(self, theta: Mapping[str, Array]) -> tuple[Array, ...]:
         return self.engine.joint.compress({**self.inputs, **given_inputs(theta)})

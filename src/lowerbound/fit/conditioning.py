@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.family.conditioned import Conditioned
 from lowerbound.fit.bar import Bar
@@ -98,6 +99,8 @@ def run_conditioned(
                 room = lattice.complete and 2 * len(lattice.known) <= budget
                 if uneven.max() < tolerance or not room or len(history) > REFINEMENTS:
                     break
+                if allowance().over:
+                    break
                 lattice = refined(lattice, int(np.argmax(uneven)))
         solver.finish()
         family = Conditioned(tuple(sites), transforms, solver.family, solver.compiled)
@@ -111,11 +114,16 @@ def run_conditioned(
         reason += "" if room else f", and half their spacing exceeds the budget of {budget} nodes"
     else:
         reason = f"stopped: reached the budget of {budget} nodes"
+    if not converged and allowance().over:
+        reason = f"stopped: {allowance().reason}, after {count} nodes"
     if not converged:
         remedy = (
             "Means and sds of all sites rest on a grid that is too coarse for the posterior of "
             f"{', '.join(sites)}. Condition on fewer of them, or give them tighter priors."
         )
+        if allowance().over:
+            kind = "CAVI" if inner_factory is None else "Gaussian"
+            remedy += " " + allowance().remedy(f"{kind}(condition={tuple(sites)})")
         warnings.warn(ConvergenceWarning(reason.removeprefix("stopped: "), remedy), stacklevel=3)
     return ConditionedRun(
         family,

@@ -21,6 +21,7 @@ import numpy as np
 
 from lowerbound.bound import elbo_by_site
 from lowerbound.compiled import equations, jit, quick_options, quickly, settled
+from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.spread import Spread
@@ -116,7 +117,7 @@ class Engine:
             lowered = traced.lower()
         quick = numbers <= max(QUICK_BELOW, QUICK_PER_EQUATION * equations(traced.jaxpr.jaxpr))
         options = quick_options() if quick else None
-        future = in_background(partial(lowered.compile, compiler_options=options))
+        future = in_background(partial(_compiled, lowered, options))
         return Compiled(future, lowered.out_info, spread, within)
 
     @property
@@ -146,6 +147,13 @@ class Engine:
             )
 
         return quickly(terms)
+
+
+def _compiled(lowered: Any, options: dict[str, Any] | None) -> Any:
+    """The compiled program; raises TooLargeError where a run of it would not fit in memory."""
+    compiled = lowered.compile(compiler_options=options)
+    check_fits(run_bytes(compiled), "one run of the compiled updates")
+    return compiled
 
 
 def engine_for(

@@ -10,14 +10,15 @@ import jax
 
 from lowerbound.em import EM
 from lowerbound.errors import ParameterSiteError
+from lowerbound.fit.costs import cheaper, work_of
 from lowerbound.fit.em import notes_of, parametrised_model
 from lowerbound.fit.engine import derived
 from lowerbound.fit.estimated import explain_gaussian
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.gradients import explain_gradients
 from lowerbound.fit.hybrid import explain_given_sites
-from lowerbound.fit.ladder import chosen_route
-from lowerbound.fit.method import CAVI, SVI
+from lowerbound.fit.ladder import Route, chosen_route
+from lowerbound.fit.method import CAVI, SVI, has_columns
 from lowerbound.fit.plan import Plan, check_partition, make_plan
 from lowerbound.fit.rewritten_batches import explain_batches
 from lowerbound.fit.structured import explain_conditioned
@@ -34,11 +35,37 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
     and the line of the model. Where the method is chosen automatically, every rung of the ladder
     and why it was taken or not. For `method=lb.SVI(...)` also the rows, the batches and the steps.
     """
-    chosen, ladder = chosen_route(model, method, args, kwargs)
+    found = chosen_route(model, method, args, kwargs)
     with jax.enable_x64(True):
-        plan = replace(_plan(model, args, kwargs, chosen), ladder=ladder)
+        plan = replace(_plan(model, args, kwargs, found.method), ladder=found.lines)
+        plan = with_costs(plan, model, found, args, kwargs)
     print(plan)
+    if plan.costs:
+        print(f"\n{plan.costs}")
     return plan
+
+
+def with_costs(
+    plan: Plan,
+    function: Callable[..., Any],
+    found: Route,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Plan:
+    """The plan with what it is expected to take, where that is known without fitting."""
+    model = found.model
+    if model is None and not has_columns(args, kwargs):
+        try:
+            plate = found.method.plate if isinstance(found.method, SVI) else None
+            model = trace_model(function, args, kwargs, plate)
+        except ParameterSiteError:
+            return plan
+    if model is None:
+        return plan
+    work = work_of(model, found.method, args, kwargs)
+    if work is None:
+        return plan
+    return replace(plan, work=work, cheaper=cheaper(model, found.method, work, args, kwargs))
 
 
 def _plan(

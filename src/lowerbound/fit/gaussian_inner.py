@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 
 from lowerbound.bound.draws import normal_draws
 from lowerbound.compiled import jit, quickly
+from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.blackbox_start import WIDTH
-from lowerbound.fit.blackbox_target import Target, numbers_computed, target_for, value_and_gradient
+from lowerbound.fit.blackbox_target import POINT, Target, target_for, value_and_gradient
 from lowerbound.fit.blackbox_together import LEFT_BEHIND, side_by_side, stopped
 from lowerbound.fit.conditional import Solver, given_name
 from lowerbound.model import Model
@@ -130,7 +130,7 @@ def _program(target: Target) -> Any:
             def one(vector: Array, own: dict[str, Array]) -> Any:
                 return value_and_gradient(target.closed, {**data, **own})(vector)
 
-            return jax.vmap(one)(vectors, given)
+            return mapped(one, vectors, given, what=POINT)
 
         small = numbers_computed(target.closed.jaxpr) <= QUICK_BELOW
         target.compiled[key] = quickly(run) if small else jit(run)

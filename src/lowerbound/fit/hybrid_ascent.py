@@ -21,6 +21,8 @@ from lowerbound.bound.draws import block_draws, normal_draws
 from lowerbound.bound.elbo import entropies
 from lowerbound.bound.estimated import Estimate, averaged, points
 from lowerbound.compiled import quickly
+from lowerbound.cost import mapped
+from lowerbound.fit.blackbox_target import POINT
 from lowerbound.fit.conditional import given_name
 from lowerbound.fit.engine import Arrays
 from lowerbound.fit.hybrid_program import GivenSites
@@ -146,13 +148,13 @@ class Problem:
                 arrays = given.arrays(row, inputs)
                 return tuple(arrays[slot] for slot in given.affine.moving)
 
-            return tuple(jnp.tensordot(weights, a, axes=1) for a in jax.vmap(one)(rows))
+            return tuple(jnp.tensordot(weights, a, axes=1) for a in mapped(one, rows, what=POINT))
 
         def density(rows: Array, inputs: dict[str, Array], means: Statistics) -> Any:
             def one(row: Array) -> Array:
                 return given.density(row, inputs, means)
 
-            return jax.vmap(jax.value_and_grad(one))(rows)
+            return mapped(jax.value_and_grad(one), rows, what=POINT)
 
         def sweeps(arrays: Arrays, state: State) -> tuple[State, Array, Array]:
             return swept(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -52,6 +53,7 @@ from lowerbound.model.augment import AugmentationError, augmented, possible
 from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
 from lowerbound.model.parameters import find_parameters
 
+GRID = "conditioned"  # the name of the rung of scalars on a grid
 MOST_SCALARS = 3
 MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
@@ -75,8 +77,19 @@ class Rung:
 class Route:
     """The method chosen for a model, and the rungs of the ladder up to it."""
 
-    method: CAVI | Gaussian
-    rungs: tuple[Rung, ...]
+    method: CAVI | SVI | Gaussian | EM
+    rungs: tuple[Rung, ...] = ()
+    model: Model | None = None  # as it was traced, where it was
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The rungs as a plan prints them."""
+        return tuple(map(str, self.rungs))
+
+    @property
+    def taken(self) -> str:
+        """The name of the rung that is taken; empty where no ladder was climbed."""
+        return self.rungs[-1].name if self.rungs else ""
 
 
 def chosen_route(
@@ -85,31 +98,30 @@ def chosen_route(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     kept: bool = False,
-) -> tuple[CAVI | SVI | Gaussian | EM, tuple[str, ...]]:
+    failed: Mapping[str, str] = MappingProxyType({}),
+) -> Route:
     """The method for a call, and the rungs of the ladder where it was chosen automatically.
 
-    A run that is `kept` in checkpoints is one of coordinate ascent where there is one.
+    A run that is `kept` in checkpoints is one of coordinate ascent where there is one. Rungs that
+    have `failed`, by name and with the reason, are passed over.
     """
     if not is_auto(method):
-        return as_method(method), ()
+        return Route(as_method(method))
     if has_columns(args, kwargs):
-        return SVI(), ()
+        return Route(SVI())
     with jax.enable_x64(True):
         try:
             model = trace_model(function, args, kwargs)
         except ParameterSiteError:
-            if kept:
-                return CAVI(), ()
-            return parametric(function, args, kwargs)
+            return Route(CAVI()) if kept else parametric(function, args, kwargs)
         if kept and not derived(model).structure.residuals:
-            return CAVI(), ()
-        found = route(model, args, kwargs)
-    return found.method, tuple(map(str, found.rungs))
+            return Route(CAVI())
+        return route(model, args, kwargs, failed=failed)
 
 
 def parametric(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[CAVI | EM, tuple[str, ...]]:
+) -> Route:
     """The method for a program with parameters: exact variational EM, or that by gradients."""
     parameters = find_parameters(function, args, kwargs)
     model = parametrised_model(function, parameters, args, kwargs)
@@ -123,22 +135,26 @@ def parametric(
             why = str(error).splitlines()[0].rstrip(".")
     if why is None:
         rung = Rung(exact, True, "every site has an optimal factor given the parameters")
-        return CAVI(), (str(rung),)
+        return Route(CAVI(), (rung,))
     size = sum(math.prod(p.shape) for p in parameters)
     rungs = (
         Rung(exact, False, why),
         Rung("gradients, a Gaussian by rows", True, f"{size} numbers of parameters, by stochastic "
              "gradients of the ELBO"),
     )  # fmt: skip
-    return EM(), tuple(map(str, rungs))
+    return Route(EM(), rungs)
 
 
 def route(
-    model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Joint | None = None
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    joint: Joint | None = None,
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> Route:
     """Climb the ladder for a traced model; nothing is fitted."""
     joint = joint or derived(model)
-    climb = _Climb(model, args, kwargs, joint)
+    climb = _Climb(model, args, kwargs, joint, failed)
     steps: Sequence[Callable[[], CAVI | Gaussian | None]] = (
         climb.exact,
         climb.conditioned,
@@ -150,7 +166,7 @@ def route(
     for step in steps:
         method = step()
         if method is not None:
-            return Route(method, tuple(climb.rungs))
+            return Route(method, tuple(climb.rungs), model)
     raise NotConjugateError(joint.structure.residuals)
 
 
@@ -158,9 +174,15 @@ class _Climb:
     """One climb: each step takes its rung or notes why it does not."""
 
     def __init__(
-        self, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any], joint: Joint
+        self,
+        model: Model,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        joint: Joint,
+        failed: Mapping[str, str],
     ) -> None:
         self.model, self.args, self.kwargs, self.joint = model, args, kwargs, joint
+        self.failed = failed
         self.rungs: list[Rung] = []
 
     def note(self, name: str, taken: bool, reason: str) -> None:
@@ -185,6 +207,9 @@ class _Climb:
 
     def conditioned(self) -> CAVI | Gaussian | None:
         """A few scalars on a grid, and given them an exact factor, or a Gaussian."""
+        if GRID in self.failed:
+            self.note(GRID, False, f"given up: {self.failed[GRID]}")
+            return None
         every = scalars_to_condition(self.model)
         setters = [n for n in scale_setters(self.model) if n in every]
         tried: list[tuple[str, ...]] = []
@@ -197,9 +222,9 @@ class _Climb:
                 if method is not None:
                     return method
         if not every and not tried:
-            self.note("conditioned", False, "no scalar site sets the scale or shape of others")
+            self.note(GRID, False, "no scalar site sets the scale or shape of others")
         elif not tried:
-            self.note("conditioned", False, f"{len(every)} scalars are too many for a grid")
+            self.note(GRID, False, f"{len(every)} scalars are too many for a grid")
         return None
 
     def _given(self, chosen: tuple[str, ...], last: bool) -> CAVI | Gaussian | None:
@@ -208,29 +233,29 @@ class _Climb:
         rest = [n for n in self.model.latent if n not in chosen]
         work = nodes * work_of(self.model, rest)
         if work > MOST_WORK:
-            self.note("conditioned", False, f"a grid over {names} would cost about {work:.0e} "
+            self.note(GRID, False, f"a grid over {names} would cost about {work:.0e} "
                       "operations a sweep")  # fmt: skip
             return None
         grid = f"{names} on a grid (about {nodes} nodes); given a node,"
         if not rest:
-            self.note("conditioned", True, f"{grid} nothing is left")
+            self.note(GRID, True, f"{grid} nothing is left")
             return CAVI(condition=chosen)
         structure = derived(conditioned(self.model, chosen, self.args, self.kwargs)).structure
         if structure.residuals:
             return self._gaussian_given(chosen, structure.residuals[0], last)
         if by_quadrature(structure) and STEPS * work > MOST_WORK:
-            self.note("conditioned", False, f"a grid over {names} would cost about "
+            self.note(GRID, False, f"a grid over {names} would cost about "
                       f"{STEPS * work:.0e} operations")  # fmt: skip
             return None
         if independent(structure):
             what = "a Gaussian by quadrature" if by_quadrature(structure) else "exact factors"
-            self.note("conditioned", True, f"{grid} {what}")
+            self.note(GRID, True, f"{grid} {what}")
             return CAVI(condition=chosen)
         if self.joint.structure.residuals and not _discrete(self.model):
             count = len(structure.blocks)
-            self.note("conditioned", True, f"{grid} {count} factors by coordinate ascent")
+            self.note(GRID, True, f"{grid} {count} factors by coordinate ascent")
             return CAVI(condition=chosen)
-        self.note("conditioned", False, f"given {names}, the rest would still be "
+        self.note(GRID, False, f"given {names}, the rest would still be "
                   f"{len(structure.blocks)} factors that meet")  # fmt: skip
         return None
 
@@ -240,10 +265,10 @@ class _Climb:
         """A Gaussian given scalars that set the scale of other latent sites."""
         names = _names(chosen)
         if not last or _discrete(self.model) or not affordable(self.model, chosen):
-            self.note("conditioned", False, f"given {names}, still {_entry(residual)}")
+            self.note(GRID, False, f"given {names}, still {_entry(residual)}")
             return None
         size = size_of(self.model, chosen)
-        self.note("conditioned", True, f"{names} on a grid, because the scale of other sites hangs "
+        self.note(GRID, True, f"{names} on a grid, because the scale of other sites hangs "
                   f"on it; given a node, a Gaussian of {size} numbers")  # fmt: skip
         return Gaussian(condition=chosen)
 
@@ -329,7 +354,7 @@ class _Climb:
         if discrete_sites(self.model):
             return self.summed()
         noise = observed_scales(self.model)
-        if affordable(self.model, noise, FEW_GIVEN):
+        if GRID not in self.failed and affordable(self.model, noise, FEW_GIVEN):
             size, names = size_of(self.model, noise), _names(noise)
             self.note("Gaussian", True, f"about {size} numbers on the unconstrained space, given "
                       f"{names}, the scale of the data, on a grid; expectations by quasi-Monte "
@@ -349,7 +374,7 @@ class _Climb:
         names, program = _names(summation.names), summation.summed()
         every = scalars_to_condition(program)
         chosen = tuple(n for n in scale_setters(program) if n in every)
-        grid = affordable(program, chosen)
+        grid = GRID not in self.failed and affordable(program, chosen)
         size = size_of(program, chosen if grid else ())
         given = f", {_names(chosen)} on a grid" if grid else ""
         self.note(f"Gaussian, with {names} summed out", True, f"about {size} numbers on the "

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpyro.distributions.transforms import IdentityTransform, Transform
 
+from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError
 from lowerbound.fit.profile import BATCH, SCANNED, Profile
 
@@ -29,6 +30,8 @@ ACROSS = {1: 64, 2: 24, 3: 12}  # intervals from one end to the other
 UNEVEN = {1: 1e-3, 2: 2e-3, 3: 1e-2}
 SEEN = 7.0  # nats that F must be seen to fall by before it cannot be evaluated any more
 WIDENINGS = 6
+EDGE = 4  # differences, each half as long, that have no value before a mode is one at an edge
+SEARCHED = 0.4  # of what a fit may take: after that the posterior is not found
 ROUNDS = 30
 
 
@@ -119,7 +122,7 @@ def filled(profile: Profile, lattice: Lattice, budget: int) -> Lattice:
     for node in known:
         spread(node)
     top = max((profile.values[number] for number in known.values()), default=-np.inf)
-    while queue and len(known) < budget:
+    while queue and len(known) < budget and not (known and allowance().over):
         batch: list[Node] = []
         while queue and len(batch) < min(BATCH, budget - len(known)):
             value, node = heapq.heappop(queue)
@@ -202,6 +205,8 @@ def _bracket(
         raise _nowhere(profile)
     widened = zoomed = 0
     for _ in range(ROUNDS):
+        if allowance().spent > SEARCHED:
+            raise _too_slow(profile)
         near = np.flatnonzero(f > f.max() - drop)
         left, right = near[0], near[-1]
         width = t[-1] - t[0]
@@ -263,15 +268,18 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
     """Newton's method by central differences in a trust region; the mode and principal axes.
 
     `axes` scale the differences: at the end they are the deviations along the principal axes of
-    the curvature at the mode.
+    the curvature at the mode. Where F has no value beyond the mode, at however small a distance,
+    there is no curvature to speak of: the axes stay what they were.
     """
     k = len(centre)
     pairs = [(i, j) for i in range(k) for j in range(i)]
     unit = np.eye(k)
     design = [np.zeros(k), *unit, *-unit]
     design += [a * unit[i] + b * unit[j] for i, j in pairs for a in (-1, 1) for b in (-1, 1)]
-    home = (-np.inf, centre, axes)
+    home, begun, blocked = (-np.inf, centre, axes), axes, 0
     for _ in range(ROUNDS):
+        if allowance().spent > SEARCHED:
+            raise _too_slow(profile)
         f = profile.at(centre + np.asarray(design) @ axes.T)
         best = int(np.argmax(f))
         if not f[0] > home[0] - 1.0:  # a step that led away: back, with shorter differences
@@ -279,7 +287,10 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
             home = (home[0], centre, axes)
             continue
         home = (f[0], centre, axes)
-        if not np.isfinite(f).all():
+        blocked = 0 if np.isfinite(f).all() else blocked + 1
+        if blocked > EDGE:
+            return centre + axes @ design[best], begun
+        if blocked:
             centre, axes = centre + axes @ design[best], 0.5 * axes
             continue
         up, down = f[1 : k + 1], f[k + 1 : 2 * k + 1]
@@ -310,6 +321,16 @@ def _nowhere(profile: Profile) -> LostPosteriorError:
         f"No value of {names} between very small and very large gives a finite ELBO.\n"
         "Expected a posterior that can be evaluated. Check the data against the model, or "
         "rescale them to unit variance."
+    )
+
+
+def _too_slow(profile: Profile) -> LostPosteriorError:
+    names = ", ".join(f"'{site}'" for site in profile.sites)
+    share = SEARCHED * allowance().seconds
+    return LostPosteriorError(
+        f"The search for the posterior of {names} took {share:.0f} s without an end: the rest of "
+        "the model takes long at every point.\nExpected a grid that is affordable. Condition on "
+        "fewer sites."
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lowerbound.cost import Alternative, Cost, Work
 from lowerbound.errors import ArgumentError, Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.method import Method
@@ -41,6 +42,28 @@ class Plan:
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...] = ()
     ladder: tuple[str, ...] = ()  # how the method was chosen: every rung, and why
+    work: Work | None = field(default=None, compare=False)  # what a cold fit does, as expected
+    cheaper: Alternative | None = field(default=None, compare=False)  # the next method that is
+
+    took: float | None = field(default=None, compare=False)  # seconds of the fit, when it is done
+
+    @property
+    def cost(self) -> Cost | None:
+        """The seconds and megabytes that a cold fit is expected to take on this machine.
+
+        The first to ask measures how fast the machine is, in about a tenth of a second. None where
+        nothing is known beforehand.
+        """
+        return None if self.work is None else self.work.cost
+
+    @property
+    def costs(self) -> str:
+        """The cost in words, with what is cheaper, or with what a fit took; empty if not known."""
+        if self.work is None:
+            return ""
+        other = "Nothing cheaper is known." if self.cheaper is None else str(self.cheaper)
+        other = other if self.took is None else f"It took {self.took:.2g} s."
+        return f"Expected: {self.cost}, compilation included.\n{other}"
 
     @property
     def exact(self) -> bool:

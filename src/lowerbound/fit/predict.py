@@ -14,6 +14,7 @@ import numpyro
 from jax import Array
 
 from lowerbound.compiled import jit
+from lowerbound.cost import mapped
 from lowerbound.errors import ArgumentError, NoObservedSiteError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.fit.engine import Engine, engine_for
@@ -215,7 +216,7 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
 
             if not draws:  # every latent site is local
                 return one({})[None]
-            densities: Array = jax.lax.map(one, draws)
+            densities: Array = mapped(one, draws, most=1, what="one draw")
             return densities
 
         rows.engine.compiled[key] = jit(every)
@@ -261,7 +262,10 @@ def predictive_draws(
         return out
 
     with numpyro.validation_enabled(False):
-        draws: dict[str, Array] = jit(jax.vmap(run))(dict(values), jax.random.split(key, count))
+        keys = jax.random.split(key, count)
+        draws: dict[str, Array] = jit(lambda v, k: mapped(run, v, k, what="one draw"))(
+            dict(values), keys
+        )
         return draws
 
 
@@ -295,12 +299,13 @@ def simulated_densities(
             parts.append(log_prob.sum(axis=others))
         return sum(parts[1:], start=parts[0])
 
-    def one(pair: tuple[Mapping[str, Array], Array]) -> Array:
-        values, key = pair
-        return log_mean_exp(jax.vmap(lambda k: once(values, k))(jax.random.split(key, count)))
+    def one(values: Mapping[str, Array], key: Array) -> Array:
+        keys = jax.random.split(key, count)
+        return log_mean_exp(mapped(lambda k: once(values, k), keys, what="one draw"))
 
     total = next(iter(draws.values())).shape[0] if draws else 1
     keys = jax.random.split(key, total)
     with numpyro.validation_enabled(False):
-        densities: Array = jit(lambda d, k: jax.lax.map(one, (d, k)))(dict(draws), keys)
+        every = jit(lambda d, k: mapped(one, d, k, most=1, what="one draw"))
+        densities: Array = every(dict(draws), keys)
     return densities

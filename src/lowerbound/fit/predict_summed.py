@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from lowerbound.compiled import jit
+from lowerbound.cost import mapped
 from lowerbound.fit.predict import row_axes
 from lowerbound.model import Model
 from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
@@ -51,5 +51,5 @@ def summed_densities(model: Model, draws: Mapping[str, Array]) -> Array | None:
     shared = {n: a for n, a in draws.items() if n not in discrete}
     if not shared:
         return None
-    densities: Array = jit(lambda d: jax.lax.map(one, d))(shared)
+    densities: Array = jit(lambda d: mapped(one, d, most=1, what="one draw"))(shared)
     return densities

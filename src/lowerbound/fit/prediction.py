@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
+from lowerbound.cost import mapped
 from lowerbound.em import local as gaussian_rows
 from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.meanfield import MeanField
@@ -50,9 +51,13 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
     if not fit.whole:
         return _from_global(model, values)
     extra: dict[str, jax.Array] = {}
+
+    def of_one(values: Values) -> dict[str, jax.Array]:
+        return model.deterministic_values(values, data)
+
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
     if model.deterministic:
-        extra = jit(jax.vmap(lambda v: model.deterministic_values(v, data)))(dict(values))
+        extra = jit(lambda v: mapped(of_one, v, what="one draw"))(dict(values))
     for name, mask in model.missing.items():
         own = fit.own_sites(values)
         count = len(next(iter(values.values())))
@@ -80,7 +85,8 @@ def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
         def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
             return model.deterministic_values({**own, **v}, rows)
 
-        found.append(jit(jax.vmap(values_of))(dict(values)))
+        every = jit(lambda v, of=values_of: mapped(of, v, what="one draw"))
+        found.append(every(dict(values)))
     # What changes with the rows or their local variables is theirs, and they are not all here.
     return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 
@@ -101,7 +107,7 @@ def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, flo
         return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
 
     values = fit.latent_draws(draws, jax.random.key(0))
-    means = jit(lambda v: jax.lax.map(energies, v, batch_size=64))(dict(values))
+    means = jit(lambda v: mapped(energies, v, most=64, what="one draw"))(dict(values))
     terms = {name: float(jnp.mean(array)) for name, array in means.items()}
     share = (fit.elbo - sum(terms.values())) / len(model.latent)
     return {n: t + (share if n in model.latent else 0.0) for n, t in terms.items()}

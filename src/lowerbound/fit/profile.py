@@ -16,6 +16,7 @@ from jax import Array
 from numpyro.distributions.transforms import Transform
 
 from lowerbound.compiled import jit, quickly
+from lowerbound.cost import mapped
 from lowerbound.family.variational import Parameters
 from lowerbound.fit.conditional import Solver
 
@@ -170,18 +171,14 @@ class Profile:
             assert self.solver.inner is not None
             inner = self.solver.inner(inputs)
 
-            def one(job: tuple[Array, Parameters]) -> tuple[Parameters, Array]:
-                u, known = job
+            def one(u: Array, known: Parameters) -> tuple[Parameters, Array]:
                 theta, jacobian = self._theta(transforms, u)
                 begin = jax.lax.cond(cold, lambda: inner.first(theta), lambda: known)
                 solution, value = inner.solve(theta, begin, sweeps)
                 return solution, value + jacobian
 
-            if together == BATCH:
-                return jax.vmap(one)((points, begin))
-            solved: tuple[Parameters, Array] = jax.lax.map(
-                one, (points, begin), batch_size=together
-            )
+            what = f"the rest of the model, given {' and '.join(self.sites)},"
+            solved: tuple[Parameters, Array] = mapped(one, points, begin, most=together, what=what)
             return solved
 
         small = self.solver.size <= QUICK_BELOW

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.cost import check_fits
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Variational
@@ -155,6 +156,8 @@ class Fit:
 
     def latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
         """Draws of the latent sites alone, on their own scales."""
+        numbers = sum(int(np.prod(record["shape"])) for record in self.sites.values())
+        check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
         values = self.family.sample(self.state.naturals, key, (draws,))
         return {
             name: jnp.asarray(record["support_values"])[values[name]]

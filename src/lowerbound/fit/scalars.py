@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import numpy as np
 
-from lowerbound.fit.blackbox_target import numbers_computed
+from lowerbound.cost import numbers_computed
 from lowerbound.fit.gaussian_inner import DRAWS
 from lowerbound.joint.derive import domain_of, trace_program
 from lowerbound.model import Model, Site

@@ -17,8 +17,8 @@ from numpyro import handlers
 from numpyro.distributions import biject_to
 
 from lowerbound.compiled import jit
+from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.fit.blackbox_target import numbers_computed
 from lowerbound.model import Model, Site
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import digest

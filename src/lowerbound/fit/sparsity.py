@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.cost import numbers_computed
 from lowerbound.fit.blackbox_curvature import Directions, Groups, groups_of, second_derivatives
-from lowerbound.fit.blackbox_target import Target, numbers_computed
+from lowerbound.fit.blackbox_target import Target
 from lowerbound.update.bordered import Bordered
 
 BINS, ROUNDS = 24, 3  # into which the columns of a large group are thrown, and how often

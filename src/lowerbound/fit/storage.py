@@ -60,7 +60,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     document = {
         "model": model_record(fit.function),
         "written_by": __version__,
-        "plan": {f.name: getattr(fit.plan, f.name) for f in dataclasses.fields(Plan)}
+        "plan": {f.name: getattr(fit.plan, f.name) for f in dataclasses.fields(Plan) if f.compare}
         | {"rows": [dataclasses.asdict(row) for row in fit.plan.rows]}
         | {"residuals": [dataclasses.asdict(r) for r in fit.plan.residuals]},
         "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)},

@@ -165,7 +165,7 @@ def _multivariate_normal(x: Operand, loc: Operand, matrix: Operand, kind: str) -
     if kind == "scale_tril":
         root = inverse(matrix)
         precision = _matmul(_transpose(root), root)
-        logdet = times(-2.0, log_determinant(matrix))
+        logdet = times(-2.0, log_determinant(matrix, triangular=True))
     elif kind == "covariance_matrix":
         precision, logdet = inverse(matrix), times(-1.0, log_determinant(matrix))
     else:

@@ -40,12 +40,16 @@ from lowerbound.joint.value import (
 Outcome = Value | Poison
 
 
-def log_determinant(operand: Operand) -> Outcome:
-    """log|M| over the last two axes: D log c + log|Z| for M = c Z, sum_i log v_i for diag(v)."""
+def log_determinant(operand: Operand, triangular: bool = False) -> Outcome:
+    """log|M| over the last two axes: D log c + log|Z| for M = c Z, sum_i log v_i for diag(v).
+
+    M is positive definite, or `triangular` with a positive diagonal; NaN where it is not.
+    """
 
     def on_constant(matrix: Array) -> Array:
-        logdet: Array = jnp.linalg.slogdet(matrix)[1]
-        return logdet
+        root = matrix if triangular else jnp.linalg.cholesky(matrix)
+        half = jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)), axis=-1)
+        return half if triangular else 2.0 * half
 
     def scaled(scale: Value, atom: Factor[Atom], size: int) -> Outcome:
         logdet = replace(scale, terms=(Term(1.0, (), (_matrix_function(atom, "logdet"),)),))

@@ -208,8 +208,11 @@ class Sweep:
             accepted = proper & ((value >= lowest) | ~jnp.isfinite(first))
             return Trial(natural, new.means[number], score, entropy, accepted)
 
+        # Towards what is not a number no step leads; in a batch, all others would wait for it.
+        aimed = jnp.stack([jnp.isfinite(part).all() for part in jax.tree.leaves(target)]).all()
+
         def more(loop: tuple[Array, Trial]) -> Array:
-            return ~loop[1].accepted & (loop[0] <= MAX_HALVINGS)
+            return aimed & ~loop[1].accepted & (loop[0] <= MAX_HALVINGS)
 
         def halve(loop: tuple[Array, Trial]) -> tuple[Array, Trial]:
             return loop[0] + 1, tried(step * 0.5 ** loop[0].astype(float))

@@ -1,0 +1,33 @@
+"""What work costs, before it is done: seconds on this machine, and bytes at once.
+
+In: programs (jaxprs) and counts of how often they run. Out: a `Cost` in seconds and megabytes;
+maps over many points in parts that fit in memory; a refusal, with the numbers, where no part does.
+"""
+
+from lowerbound.cost.allowance import AFFORDABLE, Allowance, allowance, at_most
+from lowerbound.cost.memory import Limits, limits
+from lowerbound.cost.parts import affordable_count, check_fits, mapped, run_bytes
+from lowerbound.cost.program import numbers_computed, peak_bytes
+from lowerbound.cost.record import Cost
+from lowerbound.cost.speed import Machine, machine
+from lowerbound.cost.work import Alternative, Work
+
+__all__ = [
+    "Cost",
+    "Work",
+    "Alternative",
+    "Machine",
+    "machine",
+    "AFFORDABLE",
+    "Allowance",
+    "allowance",
+    "at_most",
+    "Limits",
+    "limits",
+    "numbers_computed",
+    "peak_bytes",
+    "affordable_count",
+    "check_fits",
+    "mapped",
+    "run_bytes",
+]

@@ -1,0 +1,61 @@
+"""How long work may go on: an automatic fit stops, and says so, rather than run for ever."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+AFFORDABLE: Final = 150.0  # seconds of an automatic fit on the rungs that estimate
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Seconds that some work may take, from when it began."""
+
+    seconds: float = math.inf
+    begun: float = 0.0
+
+    @property
+    def spent(self) -> float:
+        """The share that has been spent: 1 and more when the work is to stop."""
+        return (time.perf_counter() - self.begun) / self.seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the work is to stop."""
+        return self.spent >= 1.0
+
+    @property
+    def reason(self) -> str:
+        """Why the work stopped."""
+        return f"the {self.seconds:g} s that an automatic fit may take"
+
+    def remedy(self, method: str) -> str:
+        """What to do to let the work go on."""
+        return f"Name the method, method=lb.{method}, and it takes as long as it needs."
+
+
+_now: ContextVar[Allowance] = ContextVar("allowance", default=Allowance())  # noqa: B039
+
+
+def allowance() -> Allowance:
+    """What the work at hand may take; without a limit unless one was set."""
+    return _now.get()
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Let the work inside stop after so many seconds, or sooner where it had fewer left."""
+    outer = allowance()
+    begun = time.perf_counter()
+    left = outer.begun + outer.seconds - begun
+    token = _now.set(outer if left < seconds else Allowance(seconds, begun))
+    try:
+        yield
+    finally:
+        _now.reset(token)

@@ -1,0 +1,47 @@
+"""Work in units that do not depend on the machine, and what it takes on this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowerbound.cost.record import Cost
+from lowerbound.cost.speed import machine
+
+COMPILER = 60_000  # bytes that XLA keeps for an operation that it has compiled
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a fit does: operations that are compiled, numbers and products that are computed.
+
+    `bytes` are those of the values that it holds at once, beside what the compiler keeps.
+    """
+
+    operations: float
+    numbers: float = 0.0
+    flops: float = 0.0
+    bytes: float = 0.0
+
+    @property
+    def cost(self) -> Cost:
+        """Seconds and megabytes on this machine, whose speed is measured on first use."""
+        speed = machine()
+        seconds = self.operations * speed.equation
+        seconds += self.numbers * speed.number + self.flops * speed.flop
+        return Cost(seconds, (COMPILER * self.operations + self.bytes) / 1e6)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A cheaper way: the method as it is written in a call, and its work."""
+
+    method: str
+    work: Work
+
+    @property
+    def cost(self) -> Cost:
+        """Seconds and megabytes on this machine."""
+        return self.work.cost
+
+    def __str__(self) -> str:
+        return f"Cheaper: method={self.method}, {self.cost}."

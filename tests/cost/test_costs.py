@@ -1,0 +1,189 @@
+"""What a fit will cost: units of work, the rungs in order, and work that stops in time."""
+
+import importlib
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import lowerbound as lb
+from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
+from lowerbound.errors import ConvergenceWarning, LadderWarning
+from lowerbound.fit.costs import cheaper, work_of
+from lowerbound.fit.lattice import LostPosteriorError
+from lowerbound.model import trace_model
+
+
+def test_the_speed_of_the_machine_is_measured_once():
+    found = machine()
+    assert found is machine()
+    assert 0.0 < found.flop < found.number < found.equation < 1.0
+
+
+def test_work_costs_the_sum_of_its_parts():
+    speed = machine()
+    some, more = Work(100.0), Work(100.0, 1e9, 1e10, 2e6)
+    assert some.cost.seconds == pytest.approx(100 * speed.equation)
+    extra = more.cost.seconds - some.cost.seconds
+    assert extra == pytest.approx(1e9 * speed.number + 1e10 * speed.flop)
+    assert more.cost.megabytes == pytest.approx(some.cost.megabytes + 2.0)
+
+
+def test_costs_in_words():
+    assert str(Cost(2.345, 4567.0)) == "about 2.3 s and 4,600 MB"
+    assert str(Cost(0.0123, 0.5)) == "about 0.012 s and 0.5 MB"
+    found = Alternative("lb.CAVI()", Work(0.0))
+    assert str(found) == "Cheaper: method=lb.CAVI(), about 0 s and 0 MB."
+
+
+# --------------------------------------------------------------------------------------------------
+# Programs
+
+RNG = np.random.default_rng(0)
+SIGMA = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+SERIES = np.cumsum(RNG.normal(size=40))
+
+
+def schools(sigma, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    with numpyro.plate("schools", len(sigma)):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+GROUP = np.repeat(np.arange(100), 4)
+
+
+def groups(group, y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    with numpyro.plate("groups", 100):
+        effect = numpyro.sample("effect", dist.Normal(0.0, tau))
+    with numpyro.plate("rows", len(group)):
+        numpyro.sample("y", dist.Normal(effect[group], sigma), obs=y)
+
+
+def recursion(y):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    expected = w[0] * jax.numpy.tanh(w[1] * y[:-1] + w[2])
+    numpyro.sample("y", dist.Normal(expected, 1.0), obs=y[1:])
+
+
+def mean(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "other"),
+    [
+        (groups, (GROUP, RNG.normal(size=400) + GROUP / 50), "lb.CAVI()"),
+        (recursion, (np.tile(SERIES, 100),), "lb.Gaussian(engine='laplace')"),
+        (mean, (SERIES,), None),
+    ],
+)
+def test_a_plan_says_what_it_costs_and_what_is_cheaper(model, args, other, capsys):
+    plan = lb.explain(model, *args)
+    printed = capsys.readouterr().out.splitlines()
+    assert f"Expected: {plan.cost}, compilation included." in printed
+    assert plan.cost.seconds > 0.0
+    assert plan.cost.megabytes > 0.0
+    if other is None:
+        assert plan.cheaper is None
+        assert printed[-1] == "Nothing cheaper is known."
+        return
+    assert plan.cheaper.method == other
+    assert printed[-1] == str(plan.cheaper)
+    assert plan.cheaper.cost.seconds < plan.cost.seconds
+    method = eval(plan.cheaper.method)  # the line of code is a method that fits
+    assert np.isfinite(lb.fit(model, *args, method=method).elbo)
+
+
+def test_more_rows_more_numbers_and_more_nodes_cost_more():
+    with jax.enable_x64(True):
+
+        def work(model, *args, method):
+            return work_of(trace_model(model, args), method, args, {})
+
+        short = work(recursion, SERIES, method=lb.Gaussian())
+        long = work(recursion, np.tile(SERIES, 50), method=lb.Gaussian())
+        assert long.numbers > 3 * short.numbers
+        grid = work(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("tau",)))
+        finer = work(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("mu", "tau")))
+        assert finer.numbers > grid.numbers
+        assert work(recursion, SERIES, method=lb.CAVI()) is None  # it has no such fit
+
+
+def test_rows_by_the_hundred_thousand_are_cheaper_in_batches():
+    y = RNG.normal(size=300_000)
+    with jax.enable_x64(True):
+        model = trace_model(mean, (y,))
+        work = work_of(model, lb.CAVI(), (y,), {})
+        found = cheaper(model, lb.CAVI(), work, (y,), {})
+    assert found is not None
+    assert found.method == "lb.SVI()"
+
+
+def test_a_fit_keeps_what_was_expected_beside_what_it_took():
+    fit = lb.fit(mean, SERIES)
+    assert fit.plan.cost is not None
+    assert fit.plan.took > 0.0
+    assert fit.plan.cost.ratio(fit.plan.took) == fit.plan.took / fit.plan.cost.seconds
+    assert fit.plan.costs.splitlines()[1] == f"It took {fit.plan.took:.2g} s."
+
+
+# --------------------------------------------------------------------------------------------------
+# An end in time
+
+
+def test_an_allowance_is_that_of_the_outermost_or_less():
+    assert not allowance().over
+    with at_most(1e-9):
+        assert allowance().over
+        with at_most(100.0):
+            assert allowance().over
+    with at_most(100.0):
+        with at_most(1e-9):
+            assert allowance().over
+        assert not allowance().over
+    assert allowance().spent == 0.0
+
+
+def test_a_gaussian_stops_with_the_reason_when_its_time_is_over(monkeypatch):
+    monkeypatch.setattr(importlib.import_module("lowerbound.fit.api"), "AFFORDABLE", 1e-3)
+    with pytest.warns(ConvergenceWarning, match="the 0.001 s that an automatic fit may take") as w:
+        fit = lb.fit(recursion, SERIES)
+    assert "Name the method, method=lb.Gaussian(), and it takes as long as it needs." in str(
+        w[0].message
+    )
+    assert not fit.converged
+    assert fit.stop_reason == "the 0.001 s that an automatic fit may take"
+    assert np.isfinite(fit.elbo)
+    named = lb.fit(recursion, SERIES, method=lb.Gaussian())
+    assert named.converged
+    assert named.elbo >= fit.elbo - 0.1
+
+
+def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):
+    reason = "The posterior of 'tau' was not found."
+
+    def lost(*args, **kwargs):
+        raise LostPosteriorError(f"{reason}\nExpected one.")
+
+    module = importlib.import_module("lowerbound.fit.structured")
+    monkeypatch.setattr(module, "run_conditioned", lost)
+    with pytest.warns(LadderWarning) as caught:
+        fit = lb.fit(schools, SIGMA, EFFECTS)
+    assert str(caught[0].message) == (
+        f"The rung 'conditioned', which lb.explain names, was given up: {reason} The fit is that "
+        "of the rung 'coordinate ascent' instead; fit.plan says what it did."
+    )
+    assert f"   conditioned: given up: {reason}" in fit.plan.ladder
+    assert fit.plan.ladder[-1].startswith("-> coordinate ascent")
+    with pytest.raises(LostPosteriorError):
+        lb.fit(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("tau",)))
