@@ -37,6 +37,7 @@ __all__ = [
     "SupportError",
     "TooLargeError",
     "TooManyComponentsError",
+    "TooSlowError",
     "UncertifiedError",
     "UnsupportedModelError",
     "UnusedDataError",
@@ -471,6 +472,19 @@ class TooLargeError(LowerboundError):
             "Expected work that fits; nothing was allocated. Use less at once (fewer rows with "
             "method=lb.SVI(batch_size=...), fewer draws), a coarser model, or a machine with more "
             "memory."
+        )
+
+
+class TooSlowError(LowerboundError):
+    """One step of an automatic fit would take longer than all of it may."""
+
+    def __init__(self, points: int, seconds: float, most: float) -> None:
+        super().__init__(
+            f"The log density and its gradient at {points} points, one step of the fit, take about "
+            f"{seconds:,.0f} s on this machine.\n"
+            f"Expected a step within the {most:g} s that an automatic fit may take. Compute what "
+            "all rows share once, not in every row; use fewer rows; or name the method, e.g. "
+            "method=lb.Gaussian(starts=1), and it takes as long as it needs."
         )
 
 

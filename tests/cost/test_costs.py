@@ -10,7 +10,8 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
-from lowerbound.errors import ConvergenceWarning, LadderWarning
+from lowerbound.errors import ConvergenceWarning, LadderWarning, TooSlowError
+from lowerbound.fit.blackbox_target import target_for
 from lowerbound.fit.costs import cheaper, work_of
 from lowerbound.fit.lattice import LostPosteriorError
 from lowerbound.model import trace_model
@@ -167,6 +168,17 @@ def test_a_gaussian_stops_with_the_reason_when_its_time_is_over(monkeypatch):
     named = lb.fit(recursion, SERIES, method=lb.Gaussian())
     assert named.converged
     assert named.elbo >= fit.elbo - 0.1
+
+
+def test_a_step_that_would_take_too_long_is_refused_when_its_pace_is_known(monkeypatch):
+    with jax.enable_x64(True):
+        target = target_for(trace_model(recursion, (SERIES,)))
+        points = np.zeros((200, target.size))
+        target(points)
+        module = importlib.import_module("lowerbound.fit.blackbox_target")
+        monkeypatch.setattr(module, "LONG", 0.0)
+        with at_most(1e-9), pytest.raises(TooSlowError, match="at 200 points, one step of the fit"):
+            target(points)
 
 
 def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):

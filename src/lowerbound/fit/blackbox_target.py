@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
@@ -16,7 +17,8 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import jit, quickly, settled
-from lowerbound.cost import affordable_count, numbers_computed
+from lowerbound.cost import affordable_count, allowance, numbers_computed
+from lowerbound.errors import TooSlowError
 from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
 from lowerbound.model import Model
@@ -27,6 +29,7 @@ BATCH = 64  # points that are evaluated together
 MANY = 200  # dimensions
 MOST_NUMBERS = 20_000_000  # that one batch may hold
 ROUGHLY = 5_000_000  # numbers that a batch may compute before its memory is looked at closely
+LONG = 5.0  # seconds after which the pace of some points tells that of all
 POINT = "the log density with its gradient at one point"
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
 _CACHE_SIZE = 32
@@ -57,8 +60,9 @@ class Target:
     def __call__(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients at the rows of `vectors`, in double precision."""
         program = self.prepare().result()
-        values, gradients = [], []
+        values, gradients, began = [], [], time.perf_counter()
         for begin in range(0, len(vectors), self.batch):
+            _check_pace(began, begin, len(vectors))
             some = vectors[begin : begin + self.batch]
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
@@ -86,6 +90,13 @@ class Target:
             self.compiled["batch"] = in_background(lowered.compile)
         future: Future[Any] = self.compiled["batch"]
         return future
+
+
+def _check_pace(began: float, done: int, total: int) -> None:
+    """Raise TooSlowError where some points have shown that all of them cannot be afforded."""
+    spent, most = time.perf_counter() - began, allowance().seconds
+    if done and spent > LONG and spent * total / done > most:
+        raise TooSlowError(total, spent * total / done, most)
 
 
 def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
