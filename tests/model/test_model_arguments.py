@@ -53,17 +53,18 @@ def test_scalars_text_none_and_lists_of_numbers_stay():
         (np.ones(2, np.float32), np.float64),
         (np.ones(2, np.float16), np.float64),
         (jnp.ones(2, jnp.bfloat16), np.float64),
-        (np.ones(2, np.int32), np.int32),
-        (np.ones(2, np.uint8), np.uint8),
+        (np.ones(2, np.int32), np.int64),
+        (np.ones(2, np.uint8), np.int64),
+        (np.full(2, 2**63, np.uint64), np.uint64),
         (np.ones(2, bool), np.bool_),
-        (jnp.ones(2, jnp.int32), np.int32),
+        (jnp.ones(2, jnp.int32), np.int64),
         (pd.Series([1, 2]), np.int64),
         (pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}), np.float64),
         (pd.Series([1, 2], dtype="Int64"), np.int64),
         (pd.Series([True, None], dtype="boolean"), np.float64),
     ],
 )
-def test_floats_become_double_and_other_types_are_kept(leaf, dtype):
+def test_numbers_have_64_bits_and_truth_values_are_kept(leaf, dtype):
     data = split_arguments(program, (leaf,), {}).data
     assert data["x"].dtype == dtype
     assert data["x"].shape[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from lowerbound.em.gaussian import Block, entropy, moved
 from lowerbound.model import Model
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.parameters import Parameter, parameter_inputs, parameter_name
-from lowerbound.model.program import MaskMissing, Message
+from lowerbound.model.program import Message
 
 Free = dict[str, Any]  # unconstrained numbers of the parameters, by name
 Data = Mapping[str, Any]
@@ -95,15 +96,11 @@ class Objective:
         inputs = {n: a for n, a in data.items() if n in model.arguments.data}
         inputs |= parameter_inputs(self.values(free))
         args, kwargs = model.arguments.call(model._inputs(inputs))
-
-        def program(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(masks):
-                if weights is None or self.plate is None:
-                    return model.function(*args, **kwargs)
-                with Weighted(self.plate, weights):
-                    return model.function(*args, **kwargs)
-
-        with numpyro.validation_enabled(False), model._mode():
+        rows: Any = contextlib.nullcontext()
+        if weights is not None and self.plate is not None:
+            rows = Weighted(self.plate, weights)
+        program = model.plain(masks)
+        with rows, numpyro.validation_enabled(False), model._mode():
             return -jnp.asarray(potential_energy(program, args, kwargs, parts))
 
     def elbo(

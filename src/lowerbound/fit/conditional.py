@@ -137,6 +137,7 @@ def with_given(
         return handlers.condition(function, data=observed)(*args, **kwargs)
 
     given_the_rest.__name__ = getattr(function, "__name__", type(function).__name__)
+    given_the_rest.unsettled = ("given",)  # type: ignore[attr-defined]
     first = inspect.Parameter("given", inspect.Parameter.POSITIONAL_ONLY)
     try:
         own = inspect.signature(function)

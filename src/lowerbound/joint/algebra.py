@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lowerbound.joint.expression import Tree
+from lowerbound.joint.impossible import IMPOSSIBLE
 
 ZERO: Final[Tree] = ("number", 0.0)
 ONE: Final[Tree] = ("number", 1.0)
 
 
 def number(value: float) -> Tree:
-    """A fixed number as a tree."""
-    return ("number", float(value))
+    """A fixed number as a tree, the log of zero in finite form."""
+    return ("number", min(max(float(value), IMPOSSIBLE), -IMPOSSIBLE))
 
 
 def plus(*parts: Tree) -> Tree:

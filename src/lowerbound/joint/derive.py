@@ -279,6 +279,12 @@ def derive(
             value = record["log_prob"]
             if isinstance(value, Poison):  # an inner primitive would tell the reader nothing
                 value = replace(value, operation=f"{fixed['kind']}.log_prob")
+                if fixed["kind"] == "Inside":
+                    value = replace(
+                        value,
+                        operation="the bounds of its support",
+                        reason="what is possible depends on latent values",
+                    )
                 if fixed["kind"].startswith("Mixture"):
                     advice = "the mixture is marginalised; write its assignment as a Categorical"
                     value = replace(value, reason=advice)

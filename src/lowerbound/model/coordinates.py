@@ -25,10 +25,7 @@ from lowerbound.model.noncentred import Affine, Decentred, affine, auxiliary, ce
 from lowerbound.model.prior_points import AtQuantile
 from lowerbound.model.program import (
     Inspector,
-    MaskMissing,
     Message,
-    PlainSites,
-    WholePlates,
     execute,
 )
 from lowerbound.model.sites import Model
@@ -120,13 +117,8 @@ class Coordinates:
         """The same, of the unconstrained values of the sites."""
         model = self.program()
         args, kwargs = model.arguments.call(model._inputs(data))
-
-        def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(model.missing), WholePlates(), PlainSites():
-                return model.function(*args, **kwargs)
-
         config = {name: Decentred(centring(name, data)) for name in self.noncentred}
-        program = handlers.reparam(masked, config=config) if config else masked
+        program = handlers.reparam(model.plain(), config=config) if config else model.plain()
         named = {auxiliary(n) if n in config else n: part for n, part in parts.items()}
         with numpyro.validation_enabled(False), model._mode():
             energy = potential_energy(program, args, kwargs, named)

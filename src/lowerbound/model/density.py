@@ -109,6 +109,44 @@ def masked(distribution: Distribution, keep: Any) -> Distribution:
     return whole.to_event(inside.reinterpreted)
 
 
+class Inside(Distribution):  # type: ignore[misc]
+    """A distribution whose density is zero outside of its support, whoever asks.
+
+    NumPyro's densities leave that to the validation of values, which is off in a fit: it is for
+    data, and these are checked beforehand. Not so where the support depends on latent values.
+    """
+
+    pytree_data_fields = ("base_dist",)
+
+    def __init__(self, base_dist: Distribution) -> None:
+        self.base_dist = base_dist
+        super().__init__(base_dist.batch_shape, base_dist.event_shape)
+
+    @property
+    def support(self) -> Any:
+        """That of the distribution inside."""
+        return self.base_dist.support
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Array:
+        """A draw of the distribution inside."""
+        draw: Array = self.base_dist.sample(key, sample_shape)
+        return draw
+
+    def log_prob(self, value: Any, intermediates: Any = None) -> Array:
+        """The log density, -inf for what is impossible."""
+        return jnp.where(self.support(value), self.base_dist.log_prob(value), -jnp.inf)
+
+
+def inside(distribution: Distribution) -> Distribution:
+    """The distribution with an innermost one that has no density outside of its support."""
+    stripped = strip(distribution)
+    shape = distribution.batch_shape + distribution.event_shape[: stripped.reinterpreted]
+    whole = Inside(stripped.base).expand(shape)
+    if stripped.mask is not None:
+        whole = whole.mask(stripped.mask)
+    return whole.to_event(stripped.reinterpreted)
+
+
 def density_of(message: dict[str, Any], where: str) -> Density:
     """The density record of one traced sample message."""
     fn, value = message["fn"], message["value"]

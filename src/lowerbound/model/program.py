@@ -7,7 +7,7 @@ import functools
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from numpyro.distributions import ImproperUniform, biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import DuplicateSiteError
-from lowerbound.model.density import masked, strip
+from lowerbound.model.density import inside, masked, strip
 
 Message = dict[str, Any]
 
@@ -250,6 +250,19 @@ class MaskMissing(Messenger):  # type: ignore[misc]
         """Mask the missing entries of an observed site."""
         if msg["type"] == "sample" and msg["name"] in self.missing:
             msg["fn"] = masked(msg["fn"], ~self.missing[msg["name"]])
+
+
+class KeepInside(Messenger):  # type: ignore[misc]
+    """Gives sites whose support depends on latent values no density outside of it."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def process_message(self, msg: Message) -> None:
+        """Bound the density of a site."""
+        if msg["type"] == "sample" and msg["name"] in self.names:
+            msg["fn"] = inside(msg["fn"])
 
 
 # ---------------------------------------------------------------------------------------------

@@ -61,6 +61,13 @@ class Record:
         """Whether an output depends on latent values."""
         return _KEY in self.depends[output]
 
+    def is_settled(self, output: int, unsettled: Sequence[str]) -> bool:
+        """Whether an output is one number, whatever the latent values and some of the data are."""
+        moving = {
+            i for i, name in enumerate(self.names, start=1) if name.startswith(tuple(unsettled))
+        }
+        return not self.is_random(output) and not moving & set(self.depends[output])
+
     def depending_on(self, argument: str) -> list[int]:
         """The outputs that may depend on a data argument: all, where the program inspects it."""
         if argument not in self.names:

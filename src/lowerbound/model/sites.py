@@ -20,6 +20,7 @@ from lowerbound.model.looking import Sight, seen
 from lowerbound.model.program import (
     Given,
     Inspector,
+    KeepInside,
     MaskMissing,
     Message,
     PlainSites,
@@ -47,6 +48,7 @@ class Site:
     observed value. `plates` are outermost first. `where` is the line of the model, "model.py:14".
     `support` is the support of the innermost distribution, None when it depends on latent values.
     `support_values` are the values of a finite discrete latent, `categories` their number.
+    `moving` says that the support depends on latent values.
     `missing` is True where an observed entry is missing: one element per event of the innermost
     distribution, so entries of a `to_event` vector can be missing one by one.
     """
@@ -62,6 +64,7 @@ class Site:
     categories: int | None = None
     support_values: np.ndarray | None = None
     missing: np.ndarray | None = None
+    moving: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,6 +169,11 @@ class Model:
         """Masks of the observed sites that have missing entries."""
         return {s.name: s.missing for s in self.sites if s.missing is not None}
 
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Names of the sites whose support depends on latent values."""
+        return tuple(site.name for site in self.sites if site.moving)
+
     def run(
         self,
         latents: Mapping[str, Array],
@@ -205,16 +213,20 @@ class Model:
     ) -> Array:
         """NumPyro's own log p(z, x) of the same program: the oracle of every derivation."""
         args, kwargs = self.arguments.call(self._inputs(data))
-        masks = self.missing if missing is None else missing
-
-        def masked(*args: Any, **kwargs: Any) -> Any:
-            with MaskMissing(masks), WholePlates(), PlainSites():
-                return self.function(*args, **kwargs)
-
         with numpyro.validation_enabled(False), self._mode():
             arrays = {name: jnp.asarray(value) for name, value in latents.items()}
-            value, _ = log_density(masked, args, kwargs, arrays)
+            value, _ = log_density(self.plain(missing), args, kwargs, arrays)
         return jnp.asarray(value)
+
+    def plain(self, missing: Mapping[str, Array] | None = None) -> Callable[..., Any]:
+        """The program for NumPyro's own densities: what is missing or impossible has none."""
+        masks = self.missing if missing is None else missing
+
+        def program(*args: Any, **kwargs: Any) -> Any:
+            with MaskMissing(masks), KeepInside(self.bounded), WholePlates(), PlainSites():
+                return self.function(*args, **kwargs)
+
+        return program
 
     def draw(self, key: Array) -> dict[str, Array]:
         """One draw of all latent sites from the prior (flat priors: a normal, unconstrained)."""
@@ -240,5 +252,6 @@ class Model:
     ) -> dict[str, Message]:
         args, kwargs = self.arguments.call(self._inputs(data))
         masks = MaskMissing(self.missing if missing is None else missing)
+        bounds = KeepInside(self.bounded)
         with self._mode():
-            return execute(self.function, args, kwargs, inspector, masks, Given(latents))
+            return execute(self.function, args, kwargs, inspector, masks, bounds, Given(latents))

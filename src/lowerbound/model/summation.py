@@ -24,7 +24,7 @@ from numpyro.primitives import Messenger
 
 from lowerbound.model.density import density_of
 from lowerbound.model.finite import Group
-from lowerbound.model.program import Given, MaskMissing, Message, execute
+from lowerbound.model.program import Given, KeepInside, MaskMissing, Message, execute
 from lowerbound.model.sites import Model
 from lowerbound.model.trace import trace_model
 
@@ -156,9 +156,8 @@ class Summation:
     ) -> dict[str, Array]:
         """The densities that depend on a group, by site and row, where rows are in `states`."""
         given = Given({**self.first, **latents, **group.values(states)})
-        messages = execute(
-            self.model.function, args, kwargs, MaskMissing(self.model.missing), given
-        )
+        masks, bounds = MaskMissing(self.model.missing), KeepInside(self.model.bounded)
+        messages = execute(self.model.function, args, kwargs, masks, bounds, given)
         with numpyro.validation_enabled(False):
             densities = {n: density_of(messages[n], "").log_prob() for n in group.terms}
         return {name: group.by_row(log_prob, name) for name, log_prob in densities.items()}

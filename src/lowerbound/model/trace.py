@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -37,7 +37,9 @@ def trace_model(
 
     The program runs once, abstractly. Bad input (NaN, impossible observations, shapes that do not
     fit, ...) is named by argument and position before any work starts. `plate` names the plate of
-    the rows, where that is not for the model to decide.
+    the rows, where that is not for the model to decide. An attribute `unsettled` of the function
+    names arguments whose values stand for many others (those of a grid, say): like latent values,
+    they decide nothing here.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def coin(y):
@@ -60,7 +62,8 @@ def trace_model(
         prior, subsampled = _prior(found, arguments), found.subsampled
         model = Model(program, arguments, (), found.sight, prior, plate, subsampled)
         check_numbers(model, missing, found)
-        sites = _sites(found, missing, arguments, key)
+        unsettled = getattr(function, "unsettled", ())
+        sites = _sites(found, missing, arguments, key, unsettled)
         model = dataclasses.replace(model, sites=sites, single=program is not function)
         check_use(found, model)
         return model
@@ -160,7 +163,11 @@ def _double(value: Array) -> Array:
 
 
 def _sites(
-    found: Record, missing: Mapping[str, np.ndarray], arguments: Arguments, key: Array
+    found: Record,
+    missing: Mapping[str, np.ndarray],
+    arguments: Arguments,
+    key: Array,
+    unsettled: Sequence[str],
 ) -> tuple[Site, ...]:
     """The sites, with supports, after the observations are checked against these."""
     facts = {e.name: _facts(e, found, {}) for e in found.entries if e.kind != "deterministic"}
@@ -171,7 +178,7 @@ def _sites(
             wanted += [entry.value, *([] if entry.mask is None else [entry.mask])]
         if entry.name in facts and not facts[entry.name].complete:
             wanted += entry.parameters
-    wanted = [output for output in dict.fromkeys(wanted) if not found.is_random(output)]
+    wanted = [o for o in dict.fromkeys(wanted) if found.is_settled(o, unsettled)]
     known = found.reader(wanted, key)(arguments)
     sites = []
     for entry in found.entries:
@@ -194,6 +201,7 @@ def _sites(
                 support=fact.support,
                 support_values=fact.values,
                 categories=None if fact.values is None else len(fact.values),
+                moving=fact.moving,
             )
         if site.kind == "observed" and not site.is_factor and entry.value in known:
             mask = None if entry.mask is None else known.get(entry.mask)
@@ -205,11 +213,15 @@ def _sites(
 
 @dataclasses.dataclass(frozen=True)
 class _Facts:
-    """Support and support points of a site; not complete when its parameters decide them."""
+    """Support and support points of a site; not complete when its parameters decide them.
+
+    A support that is `moving` is another one where these are others.
+    """
 
     support: Constraint | None
     values: np.ndarray | None
     complete: bool
+    moving: bool = False
 
 
 def _facts(entry: Entry, found: Record, known: Mapping[int, np.ndarray]) -> _Facts:
@@ -224,11 +236,12 @@ def _facts(entry: Entry, found: Record, known: Mapping[int, np.ndarray]) -> _Fac
     supports = _support(first), _support(second)
     decided = _equal_trees(*supports)
     support = supports[0] if decided else None
+    moving = not decided and None not in supports
     if entry.kind != "latent" or not getattr(first, "has_enumerate_support", False):
-        return _Facts(support, None, complete=decided)
+        return _Facts(support, None, decided, moving)
     points = _points(first), _points(second)
     same = points[0] is not None and _equal_trees(*points)
-    return _Facts(support, points[0] if same else None, complete=decided and same)
+    return _Facts(support, points[0] if same else None, decided and same, moving)
 
 
 def _support(distribution: Any) -> Constraint | None:
