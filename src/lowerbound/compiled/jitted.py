@@ -52,6 +52,11 @@ class Jitted:
         """As of `jax.jit`: the program for such arguments, which can be lowered."""
         return self._outer.trace(*args, **kwargs)
 
+    def clear_cache(self) -> None:
+        """As of `jax.jit`: forget what was traced and compiled."""
+        self._inner.clear_cache()
+        self._outer.clear_cache()
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the lowered program, which can be compiled."""
         return self._outer.lower(*args, **kwargs)
