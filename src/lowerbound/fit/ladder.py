@@ -115,7 +115,7 @@ def chosen_route(
         except ParameterSiteError:
             return Route(CAVI()) if kept else parametric(function, args, kwargs)
         if kept and not derived(model).structure.residuals:
-            return Route(CAVI())
+            failed = {**failed, GRID: "it keeps no checkpoints"}
         return route(model, args, kwargs, failed=failed)
 
 
