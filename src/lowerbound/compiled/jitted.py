@@ -31,8 +31,8 @@ class Jitted:
     ) -> None:
         update_wrapper(self, function, updated=())  # its own attributes stay its own
         static = {name: value for name, value in options.items() if name in _STATIC}
-        self._inner = jax.jit(function, **static)
-        self._outer = jax.jit(_safe(function, self._inner), **options)
+        self._inner: Any = jax.jit(function, **static)
+        self._outer: Any = jax.jit(_safe(function, self._inner), **options)
         self._ahead = ahead
         self._seen: set[object] = set()
 
@@ -56,6 +56,7 @@ class Jitted:
         """As of `jax.jit`: forget what was traced and compiled."""
         self._inner.clear_cache()
         self._outer.clear_cache()
+        self._seen.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the lowered program, which can be compiled."""
