@@ -1,6 +1,7 @@
 """Discrete sites summed out: density, slope and p(z | x, theta) are those of enumeration."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 from jax.scipy.special import logsumexp
 
 from lowerbound.compiled import quickly
+from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import trace_model
 from lowerbound.model.enumerated import discrete_sites, enumerated
@@ -414,3 +416,67 @@ def test_a_program_of_discrete_sites_alone_is_refused():
         "All latent sites are discrete: 'k'.\n"
         "Expected a continuous site that is left when these are summed out. Fit them by lb.CAVI()."
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# What rows share is computed once
+# ---------------------------------------------------------------------------------------------
+
+
+def sums_of_components(y):
+    """Each component has a normaliser that is a long sum."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        norm = logsumexp(-((jnp.linspace(-9.0, 9.0, 501) - mu[z][..., None]) ** 2), axis=-1)
+        numpyro.factor("log p", -((y - mu[z]) ** 2) - norm)
+
+
+def wants_every_row(y):
+    """The entries of a site are counted by the program."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        assert z.shape == (len(y),)
+        numpyro.sample("y", dist.Normal(mu[z], 1.0), obs=y)
+
+
+def in_two_plates(y):
+    """One state for each column; the densities have rows as well."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    with numpyro.plate("columns", 2, dim=-1):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        with numpyro.plate("rows", len(y), dim=-2):
+            numpyro.sample("y", dist.Normal(mu[z], 1.0), obs=np.stack([y, y[::-1]], axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("program", "once"),
+    [(mixture, True), (two_sites, True), (sums_of_components, True), (in_two_plates, True),
+     (wants_every_row, False)],
+)  # fmt: skip
+def test_a_shared_state_is_given_once_where_the_program_allows_it(program, once):
+    with jax.enable_x64(True):
+        model = trace_model(program, (Y,))
+        summation = enumerated(model)
+        assert [group.once for group in summation.groups] == [once]
+        rng = np.random.default_rng(4)
+        theta = {n: rng.standard_normal(s.shape) for n, s in summation.summed().latent.items()}
+        apart = tuple(replace(group, once=False) for group in summation.groups)
+        found = quickly(summation.log_weights)(theta, model.arguments.data)
+        each = quickly(replace(summation, groups=apart).log_weights)(theta, model.arguments.data)
+        np.testing.assert_allclose(found[0], each[0], rtol=1e-12)
+
+
+def test_what_depends_on_the_state_alone_is_computed_once():
+    y = np.resize(Y, 200)
+    with jax.enable_x64(True):
+        model = trace_model(sums_of_components, (y,))
+        summation = enumerated(model)
+        apart = tuple(replace(group, once=False) for group in summation.groups)
+
+        def computed(summation):
+            closed = jax.make_jaxpr(summation.log_weights)({"mu": np.zeros(3)}, {"y": y})
+            return numbers_computed(closed.jaxpr)
+
+        assert 50 * computed(summation) < computed(replace(summation, groups=apart))

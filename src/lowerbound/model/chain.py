@@ -72,7 +72,7 @@ class Chain(Group):
         return own.take(0, axis=self.axis) if shared else own
 
     def patterns(self) -> np.ndarray:
-        """The states of all rows in every run, (runs, *rows)."""
+        """The states of rows in every run, (runs, *rows), of length 1 but along a chain."""
         period = self.lag + 1
         shape = (self.shared_states, *(self.own_states,) * period)
         shared, *digits = np.unravel_index(np.arange(self.runs), shape)
@@ -80,7 +80,7 @@ class Chain(Group):
         along = np.stack(digits)[phase].T + self.own_states * shared[:, None]  # (runs, length)
         places = [1] * (len(self.rows) + 1)
         places[0], places[1 + self.axis] = along.shape
-        return np.broadcast_to(along.reshape(places), (self.runs, *self.rows))
+        return along.reshape(places)
 
     def by_row(self, log_prob: Array, term: str = "") -> Array:
         """A log density summed to one number a row; that of a whole chain is put in one row."""

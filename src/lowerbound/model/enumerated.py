@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from jax import Array
 from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.cost import mapped, numbers_computed
+from lowerbound.errors import TooLargeError, UnsupportedModelError
 from lowerbound.model.chain import Chain
 from lowerbound.model.dependence import dependence, evaluator
 from lowerbound.model.finite import Finite, Group, row_axes
@@ -25,9 +27,11 @@ from lowerbound.model.summation import Summation
 
 MOST_STATES = 1000  # of the sites that are summed over together, in one row
 TRIED = 4  # random states of all rows, for which rows must not affect each other
+LONG = 100_000_000  # numbers, above which one such state is tried
 ROUNDING = 1e-9
 
 Parents = dict[str, frozenset[str]]
+Terms = dict[str, np.ndarray]
 
 
 def discrete_sites(model: Model) -> tuple[str, ...]:
@@ -165,19 +169,18 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
     group = made(apart=True)
     most = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
     problem = _mismatch(group, most) or _too_many(group, most)
-    impossible = False
     if problem is None:
-        impossible, coupled = _tried(found, group)
-        if coupled is None:
-            return group, impossible
-        problem = _coupled(found.model, group, *coupled)
+        trial = _tried(found, group)
+        if trial.coupled is None:
+            return replace(group, once=trial.once), trial.impossible
+        problem = _coupled(found.model, group, *trial.coupled)
     together = made(apart=False)  # few entries can be summed over all at once
     if together.states <= MOST_STATES:
-        return together, _tried(found, together)[0]
+        return together, _tried(found, together).impossible
     for chain in _chains(group, terms, parents):
-        impossible, coupled = _tried(found, chain)
-        if coupled is None:
-            return chain, impossible
+        trial = _tried(found, chain)
+        if trial.coupled is None:
+            return replace(chain, once=trial.once), trial.impossible
     raise UnsupportedModelError(problem)
 
 
@@ -206,15 +209,62 @@ def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[C
             yield chain
 
 
-def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None]:
-    """Whether some state is impossible, and the first site and row that other rows affect.
+class _Trial(NamedTuple):
+    """What some runs of the program in given states have shown of a group.
 
-    The densities of a row in its own state, among rows in random states, must be those among rows
-    that are all in that state.
+    `impossible` says that there is an impossible state, `once` that rows can be given one state
+    that they share; `coupled` are the first site and row that other rows affect.
+    """
+
+    impossible: bool
+    once: bool = False
+    coupled: tuple[str, int] | None = None
+
+
+def _tried(found: Summation, group: Group) -> _Trial:
+    """Try a group: the densities of a row in its own state, among rows in random states, must be
+    those among rows that are all in that state.
+
+    That state is given once where the program can be run so, and the densities are the same.
+    """
+    own = group.random(np.random.default_rng(0), TRIED)
+    every = group.given()
+    if group.patterns().shape == every.shape:
+        both = _by_row(found, group, np.concatenate([every, own]))
+        alike = {name: terms[: group.runs] for name, terms in both.items()}
+        return _compared(group, alike, own, {n: terms[group.runs :] for n, terms in both.items()})
+    mixed = _by_row(found, group, own, fewer=True)
+    own = own[: len(mixed[group.terms[0]])]
+    try:
+        trial = _compared(group, _by_row(found, group, group.patterns()), own, mixed)
+        if trial.coupled is None:
+            return trial._replace(once=True)
+    except TooLargeError:
+        raise
+    except Exception:  # of the program, which may want an entry for every row
+        pass
+    return _compared(group, _by_row(found, group, every), own, mixed)
+
+
+def _compared(group: Group, alike: Terms, own: np.ndarray, mixed: Terms) -> _Trial:
+    """Whether rows that are in states `own` have the densities of rows that are all alike."""
+    impossible = False
+    for name in sorted(group.terms):
+        expected = np.asarray(group.arranged(jnp.asarray(alike[name])))
+        there = np.stack([expected[group.windows(states)] for states in own])
+        same = np.isclose(mixed[name], there, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+        if not same.all():
+            return _Trial(impossible, coupled=(name, int(np.argmin(same.all(axis=0)))))
+        impossible |= bool(np.isneginf(expected).any())
+    return _Trial(impossible)
+
+
+def _by_row(found: Summation, group: Group, states: np.ndarray, fewer: bool = False) -> Terms:
+    """The densities of a group by site, (runs, *rows), in every run of some states.
+
+    `fewer` lets the first run stand for all where they take long.
     """
     model = found.model
-    own = group.random(np.random.default_rng(0), TRIED)
-    states = np.concatenate([group.patterns(), own])
 
     def terms(states: Array, data: Any) -> dict[str, Array]:
         args, kwargs = model.arguments.call(model._inputs(data))
@@ -225,22 +275,15 @@ def _tried(found: Summation, group: Group) -> tuple[bool, tuple[str, int] | None
             def one(states: Array) -> dict[str, Array]:
                 return found.row_terms(group, states, latents, args, kwargs)
 
-            together: dict[str, Array] = jax.vmap(one)(states)
+            together: dict[str, Array] = mapped(one, states, what="one run of the program")
             return together
 
     inputs = states, model.arguments.data
     closed = jax.make_jaxpr(terms)(*inputs)
+    if fewer and states[1:].size and numbers_computed(closed.jaxpr) > LONG:
+        return _by_row(found, group, states[:1])
     evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))
-    impossible = False
-    for name, both in zip(sorted(group.terms), evaluate(jax.tree.leaves(inputs)), strict=True):
-        alike = np.asarray(group.arranged(jnp.asarray(both[: group.runs])))
-        mixed = both[group.runs :]
-        expected = np.stack([alike[group.windows(states)] for states in own])
-        same = np.isclose(mixed, expected, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
-        if not same.all():
-            return impossible, (name, int(np.argmin(same.all(axis=0))))
-        impossible |= bool(np.isneginf(alike).any())
-    return impossible, None
+    return dict(zip(sorted(group.terms), evaluate(jax.tree.leaves(inputs)), strict=True))
 
 
 class _Anywhere(Messenger):  # type: ignore[misc]

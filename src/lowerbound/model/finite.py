@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import jax
@@ -44,6 +44,14 @@ class Finite:
         counts = (len(self.values),) * self.cells
         return np.stack(np.unravel_index(np.arange(self.states), counts), axis=-1)
 
+    def spanning(self, rows: Sequence[int]) -> Finite:
+        """The site with other rows: one in place of many, say, where all are in the same state."""
+        rank = len(self.rows)
+        own = ((1,) * rank + tuple(rows))[len(rows) :]
+        batch = zip(self.shape, self.rows, own, strict=False)
+        shape = tuple(n // before * after for n, before, after in batch)
+        return replace(self, rows=own, shape=shape + self.shape[rank:])
+
     def entries(self, cells: Array, rest: int = 0) -> Array:
         """Arrange cells (*rows, cells, *rest) as the entries of the site, (*shape, *rest)."""
         rank = len(self.rows)
@@ -59,12 +67,15 @@ class Finite:
 class Group:
     """Discrete sites that meet in some density, and are summed over together in each row.
 
-    `terms` are the sites whose densities depend on them; `rows` is the shape of the rows.
+    `terms` are the sites whose densities depend on them; `rows` is the shape of the rows. `once`
+    says that a state which rows share can be given to the program once, with an axis of length 1
+    for these rows: what depends on it alone is then computed once, and not in every row.
     """
 
     sites: tuple[Finite, ...]
     terms: tuple[str, ...]
     rows: tuple[int, ...]
+    once: bool = field(default=False, kw_only=True)
 
     @property
     def states(self) -> int:
@@ -87,9 +98,13 @@ class Group:
         return f"over {self.states} states in each row"
 
     def patterns(self) -> np.ndarray:
-        """The states of all rows in every run, (runs, *rows): here the same in all rows."""
-        every = np.arange(self.states).reshape((-1,) + (1,) * len(self.rows))
-        return np.broadcast_to(every, (self.states, *self.rows))
+        """The states of rows in every run, (runs, *rows), of length 1 where rows share theirs."""
+        return np.arange(self.states).reshape((-1,) + (1,) * len(self.rows))
+
+    def given(self) -> np.ndarray:
+        """The patterns as the program takes them: with all rows, unless once is enough."""
+        every = self.patterns()
+        return every if self.once else np.broadcast_to(every, (self.runs, *self.rows))
 
     def arranged(self, found: Array) -> Array:
         """The weights of states, given the log densities of the rows in every run."""
@@ -131,8 +146,8 @@ class Group:
         found = {}
         for site, own in zip(self.sites, self._own(states), strict=True):
             mine = jnp.asarray(self.site_states(own, site))
-            cells = jnp.asarray(site.table)[mine.reshape(site.rows)]
-            found[site.name] = site.entries(cells)
+            spanned = site.spanning(mine.shape)
+            found[site.name] = spanned.entries(jnp.asarray(site.table)[mine.reshape(spanned.rows)])
         return found
 
     def values(self, states: Array) -> dict[str, Array]:

@@ -3,7 +3,9 @@
 Discrete sites that meet in a density are summed over together, in every row by itself: the program
 runs with all rows in state k, for each k at once, and the densities of a row are those of its own
 state. That is right when a row's densities depend on no other row's discrete values, which is
-checked where the sites are found. Rows may also depend on the row before them (`chain`).
+checked where the sites are found. Rows may also depend on the row before them (`chain`). Where the
+program allows it, rows are given one entry that they share, so that what depends on k alone (the
+normaliser of a component) is computed once for each k, and not in every row.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ class Summation:
         self, group: Group, latents: Values, args: tuple[Any, ...], kwargs: Values
     ) -> Array:
         """The log density of every row in every state, as the group arranges them."""
-        every = jnp.asarray(group.patterns())
+        every = jnp.asarray(group.given())
 
         def total(states: Array, latents: Values) -> Array:
             terms = self.row_terms(group, states, latents, args, kwargs)
