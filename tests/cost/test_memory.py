@@ -13,8 +13,10 @@ import lowerbound as lb
 from lowerbound.cost import Limits, limits, mapped, parts, peak_bytes, run_bytes
 from lowerbound.cost.memory import SHARE
 from lowerbound.errors import TooLargeError
+from lowerbound.fit.blackbox_stochastic import _mean_program
 from lowerbound.fit.blackbox_target import BATCH, target_for
 from lowerbound.model import trace_model
+from lowerbound.update.adam import start, window
 
 
 def square(x):
@@ -181,3 +183,44 @@ def test_draws_that_do_not_fit_are_refused_before_they_are_made(tight):
     tight(10_000_000)
     assert fit.predictive(draws=1000)["y"].shape == (1000, 30)
     assert fit.log_predictive().shape == (30,)
+
+
+@pytest.mark.parametrize("columns", [0, 2])
+def test_steps_over_draws_in_parts_are_those_over_all(columns, tight):
+    rng = np.random.default_rng(2)
+    matrix = rng.normal(size=(300, 6))
+
+    def function(vector):
+        return -jnp.sum(jnp.cumsum(jnp.log1p((matrix @ vector) ** 2)))
+
+    free = {"loc": rng.normal(size=6), "log_scale": np.full(6, -1.0)}
+    free |= {"factor": rng.normal(size=(6, columns))} if columns else {}
+
+    def found():
+        run = jax.jit(lambda adam, key: window(function, adam, key, 0.1, 5, 8))
+        compiled = run.lower(start(free), jax.random.key(0)).compile()
+        return compiled(start(free), jax.random.key(0)), compiled.as_text().count("while(")
+
+    with jax.enable_x64(True):
+        (adam, elbo), loops = found()
+        tight(20_000)
+        (parts_adam, parts_elbo), more = found()
+    assert more > loops
+    np.testing.assert_allclose(parts_elbo, elbo, rtol=1e-12)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), adam, parts_adam)
+
+
+def test_a_density_of_many_states_is_averaged_in_parts(tight):
+    y = np.random.default_rng(1).gamma(2.0, 1.0, 40)
+    with jax.enable_x64(True):
+        target = target_for(trace_model(expensive, (y,)))
+        vectors = np.random.default_rng(3).normal(size=(16, 2))
+        whole = _mean_program(target).lower(vectors, target.arguments).compile()
+        target.compiled.pop("mean")
+        tight(30_000_000)
+        some = _mean_program(target).lower(vectors, target.arguments).compile()
+        expected, values = whole(vectors, target.arguments), some(vectors, target.arguments)
+    target.compiled.pop("mean")
+    assert run_bytes(some) < run_bytes(whole) / 2
+    np.testing.assert_allclose(values[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(values[1], expected[1], rtol=1e-9)

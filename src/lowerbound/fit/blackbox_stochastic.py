@@ -12,10 +12,10 @@ from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.compiled import jit, quickly
-from lowerbound.cost import allowance
+from lowerbound.cost import allowance, mapped
 from lowerbound.fit.blackbox_engines import starts_of
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
-from lowerbound.fit.blackbox_target import Target, in_precision, value_and_gradient
+from lowerbound.fit.blackbox_target import POINT, Target, in_precision, value_and_gradient
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.update.adam import Adam, Free, parts, start, window
 
@@ -127,7 +127,8 @@ def _mean_program(target: Target) -> Any:
     if "mean" not in target.compiled:
 
         def run(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
-            values, gradients = jax.vmap(value_and_gradient(target.closed, data))(vectors)
+            one = value_and_gradient(target.closed, data)
+            values, gradients = mapped(one, vectors, what=POINT)
             return jnp.mean(values), jnp.mean(gradients, axis=0)
 
         target.compiled["mean"] = jit(run) if target.size > 100 else quickly(run)

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.cost import mapped
+
 Free = dict[str, Array]  # loc (d,), log_scale (d,), and factor (d, r) in units of the scale
 _FIRST, _SECOND, _TINY = 0.9, 0.99, 1e-12
 
@@ -64,24 +66,28 @@ def window(
 ) -> tuple[Adam, Array]:
     """Some steps of one rate: the state, with the average of its iterates, and their mean ELBO."""
 
-    def bound(free: Free, noise: Array) -> Array:
-        scale = jnp.exp(free["log_scale"])
-        size = len(scale)
+    def bound(free: Free, noise: Array) -> tuple[Array, Free]:
+        """The ELBO over some draws, as many at a time as memory holds, with its gradient."""
+        size, fixed = len(free["loc"]), free
 
-        def one(e: Array) -> Array:
-            moved = e[:size]
+        def place(free: Free) -> Array:
+            moved = noise[:, :size]
             if "factor" in free:
-                moved = moved + free["factor"] @ e[size:]
-            vector = free["loc"] + scale * moved
-            return function(vector) - log_q(jax.lax.stop_gradient(free), vector)
+                moved = moved + noise[:, size:] @ free["factor"].T
+            return free["loc"] + jnp.exp(free["log_scale"]) * moved
 
-        return jnp.mean(jax.vmap(one)(noise))
+        def one(vector: Array) -> Array:
+            return function(vector) - log_q(fixed, vector)
+
+        vectors, back = jax.vjp(place, free)
+        values, slopes = mapped(jax.value_and_grad(one), vectors, what="one draw with its gradient")
+        return jnp.mean(values), back(slopes / len(noise))[0]
 
     def step(adam: Adam, key: Array) -> tuple[Adam, Array]:
         free = adam.free
         width = len(free["loc"]) + (free["factor"].shape[1] if "factor" in free else 0)
         half = jax.random.normal(key, (draws // 2, width), free["loc"].dtype)
-        value, gradient = jax.value_and_grad(bound)(free, jnp.concatenate([half, -half]))
+        value, gradient = bound(free, jnp.concatenate([half, -half]))
         scale = jnp.exp(free["log_scale"])
         gradient = {**gradient, "loc": gradient["loc"] * scale}
         fine = (
