@@ -115,7 +115,7 @@ def audit(names: Sequence[str], limit: float, pool: int = 1) -> int:
             flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
             code, text = started(name, pool, 1, limit, flags)
             programs = len(list(Path(folder).glob("*after_optimizations.txt")))
-            found = list(divided(Path(folder)))
+            found = list(divided(Path(folder))) if kernels_divide() else []
         print(f"{name:20s} {programs:5d} programs, {len(found)} kernels that divide", flush=True)
         for program, kernel in found:
             print(f"    {kernel}   in {program}")

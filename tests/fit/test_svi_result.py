@@ -1,5 +1,7 @@
 """What a stochastic fit answers: global factors, local ones of any rows, predictions, files."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,9 @@ def test_explain_prints_the_plan_of_the_fit(fitted, capsys):
     x = clusters(n=240)[0]
     plan = lb.explain(mixture, x, K=3, method=METHOD)
     assert str(plan) == str(fitted.plan)
-    assert capsys.readouterr().out == f"{plan}\n"
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{plan}\n")
+    assert re.search(r"^Expected: about \S+ s and \S+ MB", printed, re.MULTILINE)
     memoized = lb.explain(mixture, x, K=3, method=lb.SVI(batch_size=100, memoized=True))
     text = "SVI visits 3 batches of 100 rows in turn and keeps their statistics; step 1."
     assert text in str(memoized)
