@@ -11,17 +11,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
 from lowerbound.compiled import quickly
-from lowerbound.cost import mapped
+from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
 from lowerbound.model.summation import Summation
 
 DRAWS, FEWEST = 4096, 256  # of theta, over which probabilities of z are averaged
 MOST_NUMBERS = 200_000_000  # that such an average is computed from, where there are many rows
+MOST_COMPUTED = 10_000_000_000  # on the way there: a density may be a large sum of its own
 BATCH = 64  # draws that are worked on together
 
 Values = dict[str, Array]
@@ -80,8 +81,12 @@ class Summed:
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
         numbers = sum(g.runs * math.prod(g.rows) for g in self.summation.groups)
-        batches = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers))) // BATCH
-        theta = self.inner.sample(parameters, jax.random.key(0), (batches * BATCH,))
+        draws = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers)))
+        theta = self.inner.sample(parameters, jax.random.key(0), (draws // BATCH * BATCH,))
+        with jax.enable_x64(True):
+            computed = numbers_computed(self._traced(theta).jaxpr)
+        batches = int(max(FEWEST, min(draws, MOST_COMPUTED // computed))) // BATCH
+        theta = {name: array[: batches * BATCH] for name, array in theta.items()}
 
         def average(weights: Weights, theta: Values, data: Values) -> Values:
             def one(theta: Values) -> Values:
@@ -98,6 +103,13 @@ class Summed:
             return {name: array / batches for name, array in total.items()}
 
         return self._run("probabilities", average, theta)
+
+    def _traced(self, theta: Values) -> ClosedJaxpr:
+        """The log weights of states as a program of one theta and the data."""
+        first = {n: a[0] for n, a in theta.items()}
+        return jax.make_jaxpr(self.summation.log_weights)(
+            first, self.summation.model.arguments.data
+        )
 
     def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
         """The function of the log weights of states, theta, more and the data, jitted once.
@@ -116,8 +128,7 @@ class Summed:
         more: tuple[Any, ...],
         data: dict[str, Any],
     ) -> Values:
-        first = {n: a[0] for n, a in theta.items()}
-        closed = jax.make_jaxpr(self.summation.log_weights)(first, data)
+        closed = self._traced(theta)
         groups = [(s.name, s.shape, s.rows) for g in self.summation.groups for s in g.sites]
         kinds = [group.text for group in self.summation.groups]
         key = ("summed", what, digest(closed), str(groups), str(kinds))

@@ -228,22 +228,22 @@ def _tried(found: Summation, group: Group) -> _Trial:
     That state is given once where the program can be run so, and the densities are the same.
     """
     own = group.random(np.random.default_rng(0), TRIED)
-    every = group.given()
-    if group.patterns().shape == every.shape:
-        both = _by_row(found, group, np.concatenate([every, own]))
-        alike = {name: terms[: group.runs] for name, terms in both.items()}
-        return _compared(group, alike, own, {n: terms[group.runs :] for n, terms in both.items()})
-    mixed = _by_row(found, group, own, fewer=True)
-    own = own[: len(mixed[group.terms[0]])]
-    try:
-        trial = _compared(group, _by_row(found, group, group.patterns()), own, mixed)
-        if trial.coupled is None:
-            return trial._replace(once=True)
-    except TooLargeError:
-        raise
-    except Exception:  # of the program, which may want an entry for every row
-        pass
-    return _compared(group, _by_row(found, group, every), own, mixed)
+    every, shared = group.given(), group.patterns()
+    if shared.shape != every.shape:
+        try:
+            alike = _by_row(found, group, shared)
+            mixed = _by_row(found, group, own, fewer=True)
+            run = own[: len(mixed[group.terms[0]])]
+            trial = _compared(group, alike, run, mixed)
+            if trial.coupled is None:
+                return trial._replace(once=True)
+        except TooLargeError:
+            raise
+        except Exception:  # of the program, which may want an entry for every row
+            pass
+    both = _by_row(found, group, np.concatenate([every, own]))
+    alike = {name: terms[: group.runs] for name, terms in both.items()}
+    return _compared(group, alike, own, {name: both[name][group.runs :] for name in both})
 
 
 def _compared(group: Group, alike: Terms, own: np.ndarray, mixed: Terms) -> _Trial:
