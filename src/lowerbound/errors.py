@@ -37,6 +37,7 @@ __all__ = [
     "SupportError",
     "TooLargeError",
     "TooManyComponentsError",
+    "TooLongToCompileError",
     "TooSlowError",
     "UncertifiedError",
     "UnsupportedModelError",
@@ -484,6 +485,20 @@ class TooSlowError(LowerboundError):
             f"{seconds:,.0f} s on this machine.\n"
             f"Expected a step within the {most:g} s that an automatic fit may take. Compute what "
             "all rows share once, not in every row; use fewer rows; or name the method, e.g. "
+            "method=lb.Gaussian(starts=1), and it takes as long as it needs."
+        )
+
+
+class TooLongToCompileError(LowerboundError):
+    """The compilation of a program would take longer than all of an automatic fit may."""
+
+    def __init__(self, operations: int, seconds: float, most: float) -> None:
+        super().__init__(
+            f"The log density has {operations:,} operations, which take about {seconds:,.0f} s to "
+            "compile on this machine.\n"
+            f"Expected a program that compiles within the {most:g} s that an automatic fit may "
+            "take. Write a Python loop over steps or rows as jax.lax.scan (with sites inside, "
+            "numpyro.contrib.control_flow.scan) or as arrays; or name the method, e.g. "
             "method=lb.Gaussian(starts=1), and it takes as long as it needs."
         )
 

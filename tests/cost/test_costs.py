@@ -1,17 +1,20 @@
 """What a fit will cost: units of work, the rungs in order, and work that stops in time."""
 
 import importlib
+import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.compiled import equations
 from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
-from lowerbound.errors import ConvergenceWarning, LadderWarning, TooSlowError
-from lowerbound.fit.blackbox_target import target_for
+from lowerbound.errors import ConvergenceWarning, LadderWarning, TooLongToCompileError, TooSlowError
+from lowerbound.fit.blackbox_target import QUICK_BELOW, is_quick, target_for
 from lowerbound.fit.costs import cheaper, work_of
 from lowerbound.fit.lattice import LostPosteriorError
 from lowerbound.model import trace_model
@@ -199,3 +202,49 @@ def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):
     assert fit.plan.ladder[-1].startswith("-> coordinate ascent")
     with pytest.raises(LostPosteriorError):
         lb.fit(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("tau",)))
+
+
+def unrolled(y=None):
+    level = numpyro.sample("level", dist.StudentT(3.0, 0.0, 1.0))
+    slope = numpyro.sample("slope", dist.StudentT(3.0, 0.0, 1.0))
+    total = jnp.zeros(())
+    for value in y:
+        level = jnp.tanh(level + slope)
+        total = total - (value - level) ** 2
+    numpyro.factor("y", total)
+
+
+def test_a_program_that_takes_too_long_to_compile_is_refused_with_its_operations(monkeypatch):
+    module = importlib.import_module("lowerbound.fit.blackbox_target")
+    monkeypatch.setattr(module, "UNROLLED", 100)
+    y = np.random.default_rng(0).normal(size=40)
+    with jax.enable_x64(True):
+        target = target_for(trace_model(unrolled, (y,)))
+        target.compiled.clear()
+        operations = equations(target.closed.jaxpr)
+        text = (
+            f"The log density has {operations:,} operations, which take about 0 s to compile on "
+            "this machine.\n"
+            "Expected a program that compiles within the 1e-09 s that an automatic fit may take. "
+            "Write a Python loop over steps or rows as jax.lax.scan (with sites inside, "
+            "numpyro.contrib.control_flow.scan) or as arrays; or name the method, e.g. "
+            "method=lb.Gaussian(starts=1), and it takes as long as it needs."
+        )
+        with at_most(1e-9), pytest.raises(TooLongToCompileError) as caught:
+            target.prepare()
+        assert re.sub(r"about \d+ s", "about 0 s", str(caught.value)) == text
+        assert np.isfinite(target(np.zeros((1, 2)))[0]).all()  # without a limit it is compiled
+
+
+def test_many_small_operations_are_compiled_quickly():
+    def large(x):
+        return jnp.sum(jnp.exp(x))
+
+    def long(x):
+        for _ in range(2000):
+            x = jnp.sin(x)
+        return x
+
+    x = np.ones(20)
+    assert is_quick(jax.make_jaxpr(lambda x: long(x[:8]).sum())(x).jaxpr)
+    assert not is_quick(jax.make_jaxpr(large)(np.ones(QUICK_BELOW)).jaxpr)

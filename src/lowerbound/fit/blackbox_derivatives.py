@@ -12,8 +12,7 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import interruptibly, jit, quickly, settled
-from lowerbound.cost import numbers_computed
-from lowerbound.fit.blackbox_target import QUICK_BELOW, Target, in_precision
+from lowerbound.fit.blackbox_target import Target, in_precision, is_quick
 
 _STEP = 1e-2  # of differences of order four, in standard deviations
 _NO_FORWARD = (TypeError, NotImplementedError)  # solvers that state only their reverse derivative
@@ -93,7 +92,7 @@ def _run(
     dtype = target.dtype
     inputs: tuple[Any, ...] = (loc.astype(dtype), root.astype(dtype), target.arguments)
     if name not in target.compiled:
-        quick = numbers_computed(target.closed.jaxpr) <= QUICK_BELOW
+        quick = is_quick(target.closed.jaxpr)
         try:
             with jax.default_matmul_precision("highest"), in_precision(dtype):
                 lowered = (quickly if quick else jit)(function).lower(*inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -16,9 +17,9 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import jit, quickly, settled
-from lowerbound.cost import affordable_count, allowance, numbers_computed
-from lowerbound.errors import TooSlowError
+from lowerbound.compiled import equations, jit, quickly, settled
+from lowerbound.cost import affordable_count, allowance, machine, numbers_computed
+from lowerbound.errors import TooLongToCompileError, TooSlowError
 from lowerbound.fit.bounded_loops import bounded, has_open_loops
 from lowerbound.fit.engine import in_background
 from lowerbound.model import Model
@@ -32,6 +33,8 @@ ROUGHLY = 5_000_000  # numbers that a batch may compute before its memory is loo
 LONG = 5.0  # seconds after which the pace of some points tells that of all
 POINT = "the log density with its gradient at one point"
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
+QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer programs of small steps
+UNROLLED = 10_000  # operations whose compilation is foreseen
 _CACHE_SIZE = 32
 _programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
 
@@ -83,7 +86,8 @@ class Target:
                 return found
 
             shape = np.zeros((self.batch, self.size), self.dtype)
-            quick = numbers_computed(self.closed.jaxpr) <= QUICK_BELOW
+            _check_compilation(equations(self.closed.jaxpr))
+            quick = is_quick(self.closed.jaxpr)
             jitted = quickly(batch) if quick else jit(batch)
             with jax.default_matmul_precision("highest"), in_precision(self.dtype):
                 lowered = jitted.lower(shape, self.arguments)
@@ -97,6 +101,24 @@ def _check_pace(began: float, done: int, total: int) -> None:
     spent, most = time.perf_counter() - began, allowance().seconds
     if done and spent > LONG and spent * total / done > most:
         raise TooSlowError(total, spent * total / done, most)
+
+
+def _check_compilation(operations: int) -> None:
+    """Raise TooLongToCompileError where XLA would take longer than the fit may: it cannot stop."""
+    most = allowance().seconds
+    if operations < UNROLLED or most == math.inf:
+        return
+    seconds = operations * machine().equation
+    if seconds > most:
+        raise TooLongToCompileError(operations, seconds, most)
+
+
+def is_quick(jaxpr: Any) -> bool:
+    """Whether a density is compiled quickly: it is small, or many small operations (a loop that
+    the program has unrolled), on which the compiler's optimisation takes longer than it saves.
+    """
+    most = max(QUICK_BELOW, QUICK_PER_EQUATION * equations(jaxpr))
+    return numbers_computed(jaxpr) <= most
 
 
 def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
