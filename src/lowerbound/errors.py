@@ -42,6 +42,7 @@ __all__ = [
     "UncertifiedError",
     "UnsupportedModelError",
     "UnusedDataError",
+    "ZeroDensityError",
     "ZeroVarianceError",
 ]
 
@@ -461,6 +462,26 @@ def _decrease(before: float, after: float, sweep: int, sites: Sequence[str]) -> 
         "Expected a coordinate sweep never to lower it. This is a fault or a loss of precision: "
         "the fit is not reported as converged."
     )
+
+
+class ZeroDensityError(LowerboundError):
+    """A fit reaches where the density is zero, so that its bound is not finite."""
+
+    def __init__(self, share: float, draws: int, sites: Sequence[str] = ()) -> None:
+        self.share = share
+        super().__init__(
+            "\n".join(
+                [
+                    f"The ELBO is not finite: the density is zero, or no number, at {share:.1%} of "
+                    f"{draws} draws of q.",
+                    *(f"  {site}" for site in sites),
+                    "Expected a density that is positive nearly everywhere that q reaches. Give "
+                    "the sites supports that leave out what is impossible (a truncated prior, "
+                    "bounds of a Uniform), write the program so that it is finite there, or use "
+                    "method=lb.Gaussian(init={site: value, ...}) to start well inside.",
+                ]
+            )
+        )
 
 
 class TooLargeError(LowerboundError):

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections import OrderedDict
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,13 @@ import pytest
 import lowerbound as lb
 from lowerbound.compiled import equations
 from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
-from lowerbound.errors import ConvergenceWarning, LadderWarning, TooLongToCompileError, TooSlowError
+from lowerbound.errors import (
+    ConvergenceWarning,
+    LadderWarning,
+    TooLongToCompileError,
+    TooSlowError,
+    UncertifiedError,
+)
 from lowerbound.fit.blackbox_target import QUICK_BELOW, is_quick, target_for
 from lowerbound.fit.costs import cheaper, work_of
 from lowerbound.fit.lattice import LostPosteriorError
@@ -248,3 +255,31 @@ def test_many_small_operations_are_compiled_quickly():
     x = np.ones(20)
     assert is_quick(jax.make_jaxpr(lambda x: long(x[:8]).sum())(x).jaxpr)
     assert not is_quick(jax.make_jaxpr(large)(np.ones(QUICK_BELOW)).jaxpr)
+
+
+def test_a_derivation_that_cannot_be_checked_leaves_the_fit_to_a_gaussian(monkeypatch):
+    """A Gaussian needs no derivation; a method that was named still ends with the error."""
+    module = importlib.import_module("lowerbound.fit.engine")
+
+    def check():
+        raise UncertifiedError(40, ["y"])
+
+    monkeypatch.setattr(module, "_certificate", lambda *args: check)
+    monkeypatch.setattr(module, "_engines", OrderedDict())
+
+    def program(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
+        precision = numpyro.sample("precision", dist.Gamma(2.0, 1.5))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mu, precision**-0.5), obs=y)
+
+    with pytest.warns(LadderWarning, match="could not be checked") as caught:
+        fit = lb.fit(program, EFFECTS / 10)
+    assert fit.plan.ladder[-1].startswith("-> Gaussian: ")
+    assert str(caught[-1].message).endswith("of the rung 'Gaussian' instead; fit.plan says what it "
+                                            "did.")  # fmt: skip
+    given_up = [line for line in fit.plan.ladder if "given up: The derived form of log p" in line]
+    assert len(given_up) == len(caught)
+    assert np.isfinite(fit.elbo)
+    with pytest.raises(UncertifiedError):
+        lb.fit(program, EFFECTS / 10, method=lb.CAVI())

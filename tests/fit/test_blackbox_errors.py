@@ -87,8 +87,31 @@ def test_a_narrow_set_of_finite_points_is_found():
 
     # The best Gaussian with all draws inside ends at the edge of the window, where no slope is 0.
     with pytest.warns(ConvergenceWarning, match="no step raises the ELBO"):
-        run = fitted(model, np.array([3.4, 3.6]), draws=64, starts=2)
+        run = fitted(model, np.array([3.4, 3.6]), draws=1024, starts=2)
     assert abs(run.parameters["loc"][0] - 3.5) < 1.4
+    assert np.isfinite(run.elbo)
+    # That of few draws reaches beyond it with more than a few of other draws.
+    with pytest.warns(ConvergenceWarning, match="narrowed to 0.8 of it"):
+        run = fitted(model, np.array([3.4, 3.6]), draws=64, starts=2)
+    assert np.isfinite(run.elbo)
+
+
+def test_a_gaussian_that_runs_off_under_proper_priors_is_not_called_improper():
+    """A prior of e^(1e6 u) is proper, and no Gaussian is followed to its end."""
+
+    def model(y):
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        numpyro.sample("s", dist.LogNormal(0.0, 1e6))
+        numpyro.sample("y", dist.Normal(a * jnp.ones(2), 1.0), obs=y)
+
+    with pytest.raises(ImproperPosteriorError) as caught:
+        fitted(model, np.array([0.1, 0.4]))
+    assert str(caught.value) == (
+        "The Gaussian runs off along 's' on the unconstrained space: as far as it was followed, "
+        "the log density is flat there, or rises.\n"
+        "Expected a posterior that ends. Start near its mass with lb.Gaussian(init={site: value, "
+        "...}), give 's' a narrower prior, or drop what the data cannot tell apart."
+    )
 
 
 def test_discrete_sites_are_refused():

@@ -495,7 +495,8 @@ def test_a_posterior_that_is_nowhere_finite():
     with pytest.raises(ArgumentError) as error:
         run(impossible, np.array([0.3, -0.2]), condition=("p",))
     assert str(error.value) == (
-        "No value of 'p' between very small and very large gives a finite ELBO.\n"
+        "The ELBO is finite at no value of 'p' that was tried, from very small to very large "
+        "ones.\n"
         "Expected a posterior that can be evaluated. Check the data against the model, or rescale "
         "them to unit variance."
     )

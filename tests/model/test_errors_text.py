@@ -105,6 +105,16 @@ def test_not_conjugate_without_a_family_gives_the_reason():
             "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation.",
         ),
         (
+            errors.ZeroDensityError(0.125, 1024, ["Site 'y' has log density -inf at a draw of q."]),
+            "The ELBO is not finite: the density is zero, or no number, at 12.5% of 1024 draws of "
+            "q.\n"
+            "  Site 'y' has log density -inf at a draw of q.\n"
+            "Expected a density that is positive nearly everywhere that q reaches. Give the sites "
+            "supports that leave out what is impossible (a truncated prior, bounds of a Uniform), "
+            "write the program so that it is finite there, or use "
+            "method=lb.Gaussian(init={site: value, ...}) to start well inside.",
+        ),
+        (
             errors.DecreasingBoundError(-1.0, -2.0, 3),
             "The ELBO fell from -1.0 to -2.0 nats in sweep 3.\n"
             "Expected a coordinate sweep never to lower it. This is a fault or a loss of "

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+MOST_KINKED = 0.05  # of the points may have no derivative
 Numbers = Any  # an array, or a scalar of NumPy
 
 
@@ -30,6 +31,19 @@ def points(draws: Numbers, loc: Numbers, root: Numbers) -> Numbers:
     return loc + np.einsum("srk,rik->sri", _blocks(draws, root), root).reshape(draws.shape)
 
 
+def smooth(values: Numbers, gradients: Numbers) -> Numbers:
+    """The gradients, where log p is finite but has none at a few of the points.
+
+    A program that clips what it then takes a power of has no derivative there. These points say
+    nothing of where to go: their gradients are 0. More than a few are left as they are.
+    """
+    known = np.isfinite(gradients).all(axis=1)
+    kinked = 1.0 - np.mean(known)
+    if not 0.0 < kinked <= MOST_KINKED or not np.isfinite(values).all():
+        return gradients
+    return np.where(known[:, None], gradients, 0.0)
+
+
 def _blocks(rows: Numbers, root: Numbers) -> Numbers:
     return rows.reshape((len(rows), *root.shape[:2]))
 
@@ -38,9 +52,10 @@ def averaged(draws: Numbers, values: Numbers, gradients: Numbers, root: Numbers)
     """The averages, from log p and its gradient at the points of the draws.
 
     `root` is the lower triangular C, or a stack of its diagonal blocks; so is the curvature then.
-    Where log p or its gradient is not finite, so is the ELBO.
+    Where log p is not finite, so is the ELBO.
     """
     count, dimension = draws.shape
+    gradients = smooth(values, gradients)
     diagonal = np.diagonal(root, axis1=-2, axis2=-1)
     constant = 0.5 * dimension * np.log(2 * np.pi) + np.sum(np.log(np.abs(diagonal)))
     ratio = values + 0.5 * np.sum(draws**2, axis=1)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.em.climb import Point
 from lowerbound.em.gaussian import log_prob, moved
 from lowerbound.em.objective import Data, Objective, compiled
@@ -20,8 +21,8 @@ WORK = 2e10  # operations that a measurement may take
 
 def measured(
     objective: Objective, whole: Objective, point: Point, data: Data, work: float, seed: int
-) -> tuple[float, float]:
-    """The ELBO of all rows over fresh draws, and its standard error."""
+) -> Restricted:
+    """The ELBO of all rows over fresh draws."""
     chunks = chunks_of(whole.rows, objective.rows)
     draws = int(np.clip(WORK / max(work * len(chunks), 1.0), LEAST, MOST))
     program = _program(objective, work)
@@ -36,7 +37,7 @@ def measured(
             counted = weights
         again = np.asarray(number > 0)
         values += np.asarray(program(here, shared, keys[number], given, counted, again))
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(draws))
+    return restricted(values)
 
 
 def chunks_of(total: int, size: int) -> list[tuple[np.ndarray, np.ndarray]]:

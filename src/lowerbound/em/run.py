@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.bound.restricted import Restricted, narrowed
+from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.compiled import quickly
 from lowerbound.em.batches import batch_size, indices, part_of
 from lowerbound.em.climb import STEPS, Point, State, begin, window
@@ -19,7 +21,7 @@ from lowerbound.em.measure import measured
 from lowerbound.em.method import EM
 from lowerbound.em.objective import Data, Objective, compiled
 from lowerbound.em.polish import draws_for, polished
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, ZeroDensityError
 
 FULL_ROW, FULL_SHARED = 10, 100  # numbers up to which a covariance is full
 DRAWS = 8  # of a step, or two where it is dear
@@ -54,6 +56,7 @@ class EMRun:
     together: str | None
     history: np.ndarray
     seconds: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 def run_gradients(
@@ -74,23 +77,40 @@ def run_gradients(
     point = start(whole, method, seed)
     climb = _Climb(part, whole.rows, data, draws + draws % 2, share, limit, seed, clock, watch)
     point, rested = climb.run(point, method)
-    elbo, error = measured(part, whole, point, data, share, seed + 1)
+
+    def at(width: float) -> Restricted:
+        return measured(part, whole, _scaled(point, width), data, share, seed + 1)
+
+    width, bound = narrowed(at)
+    point = _scaled(point, width)
     rest = f"converged: the ELBO gains less than {method.tolerance:g} of itself, or than its noise,"
     reason = f"{rest} in {STEPS} of the shortest steps" if rested else f"{climb.steps} steps"
-    converged = rested
+    converged = rested and width == 1.0
+    reason = reason if width == 1.0 else narrow_reason(width)
     fixed = draws_for(whole, point, work) if part is whole and method.steps is None else 0
     if fixed:
         better, value, found = polished(whole, point, data, fixed, work, seed + 2)
-        again = measured(part, whole, better, data, share, seed + 1)
-        if again[0] > elbo - again[1] - error:
-            point, (elbo, error), converged = better, again, found
+        again: Restricted | None = None
+        with contextlib.suppress(ZeroDensityError):
+            again = measured(part, whole, better, data, share, seed + 1)
+        if again is not None and again.elbo > bound.elbo - again.error - bound.error:
+            point, bound, converged = better, again, found
             reason = f"the ELBO of {fixed} fixed draws, {value:.6g}, "
             reason = f"converged: {reason}is at its maximum" if found else f"{reason}still rises"
     values = {n: np.asarray(a) for n, a in whole.values(point.free).items()}
     return EMRun(
-        point, values, whole, elbo, error, converged, reason, climb.steps, part.rows, together,
-        np.array(climb.history), np.array(climb.seconds),
+        point, values, whole, bound.elbo, bound.error, converged, reason, climb.steps, part.rows,
+        together, np.array(climb.history), np.array(climb.seconds), bound.notes,
     )  # fmt: skip
+
+
+def _scaled(point: Point, width: float) -> Point:
+    """The same with all scales of q multiplied."""
+    if width == 1.0:
+        return point
+    parts = (point.own, point.shared)
+    own, shared = ({**p, "log_scale": p["log_scale"] + np.log(width)} for p in parts)
+    return point._replace(own=own, shared=shared)
 
 
 def steps_for(work: float, draws: int) -> int:

@@ -193,7 +193,9 @@ class Free(ExponentialFamily):
         return line.place(profiles, self.batch_shape, dtype)
 
     def _dtype(self, natural: Mapping[str, Array]) -> Any:
-        return jnp.result_type(*(natural[name] for name in self.statistic_names))
+        # A uniform density has no statistics.
+        naturals: list[Any] = [natural[name] for name in self.statistic_names]
+        return jnp.result_type(*(naturals or [float]))
 
     def integrate(self, natural: Mapping[str, Array], edges: Array) -> _Quadrature:
         """The density at the nodes of the panels."""

@@ -19,10 +19,13 @@ from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.em import EM
 from lowerbound.errors import (
     LadderWarning,
+    LowerboundError,
     NotConjugateError,
     ParameterSiteError,
     ReservedNameError,
+    UncertifiedError,
 )
+from lowerbound.fit.blackbox_start import NoFiniteStartError
 from lowerbound.fit.cavi import fit_cavi
 from lowerbound.fit.checkpoint import as_checkpoint
 from lowerbound.fit.costs import work_of
@@ -64,16 +67,38 @@ def fit(
     with heard():
         found = chosen_route(model, method, args, kwargs, checkpoint is not None)
         keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, found.method, seed)
+        fitted = _climbed(found, call, method, seed, progress, keep)
+    return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
+
+
+def _climbed(
+    found: Route, call: Any, method: Any, seed: int, progress: bool | None, keep: Any
+) -> Fit:
+    """Run a route; where its rung does not hold, the next one that does, with a warning."""
+    model, args, kwargs = call
+    failed: dict[str, str] = {}
+    given_up: list[tuple[str, str, LowerboundError]] = []
+    while True:
         try:
             fitted = _run(found, call, seed, progress, keep)
-        except LostPosteriorError as error:
-            if not found.rungs:
+            break
+        except (LostPosteriorError, UncertifiedError) as error:
+            # A Gaussian needs neither a grid nor a derivation.
+            rung = GRID if isinstance(error, LostPosteriorError) else found.taken
+            if not found.rungs or rung in failed:
                 raise
-            reason = str(error).splitlines()[0]
-            other = chosen_route(model, method, args, kwargs, failed={GRID: reason})
-            warnings.warn(LadderWarning(found.taken, reason, other.taken), stacklevel=2)
-            fitted = _run(other, call, seed, progress, keep)
-    return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
+            failed[rung] = str(error).splitlines()[0]
+            given_up.append((found.taken, failed[rung], error))
+            found = chosen_route(model, method, args, kwargs, failed=failed)
+        except NoFiniteStartError as error:
+            # Where nothing is finite, the first to look says more of why.
+            unseen = [e for _, _, e in given_up if isinstance(e, UncertifiedError)]
+            if not unseen:
+                raise
+            raise unseen[0] from error
+    for tried, reason, _ in given_up:
+        warnings.warn(LadderWarning(tried, reason, found.taken), stacklevel=3)
+    return fitted
 
 
 def _run(found: Route, call: Any, seed: int, progress: bool | None, keep: Any) -> Fit:

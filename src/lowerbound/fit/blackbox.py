@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,14 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.bound.draws import normal_draws
+from lowerbound.bound.estimated import averaged, points
+from lowerbound.bound.restricted import Restricted, narrowed, reason, restricted
 from lowerbound.cost import allowance
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.bar import Bar
-from lowerbound.fit.blackbox_engines import LIMIT, MOST_STAGES, evaluate, solve_fixed, solve_match
+from lowerbound.fit.blackbox_engines import LIMIT, MOST_STAGES, solve_fixed, solve_match
 from lowerbound.fit.blackbox_laplace import solve_delta, solve_laplace
 from lowerbound.fit.blackbox_newton import solve_newton
 from lowerbound.fit.blackbox_record import GaussianRun, Solution, Watch, draw_seed
+from lowerbound.fit.blackbox_start import WITHIN, at_fault
 from lowerbound.fit.blackbox_stochastic import solve_stochastic
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.centring import choose
@@ -57,7 +61,7 @@ def run_gaussian(
                 solution = solve_stochastic(target, method, rank, seed, watch)
             else:
                 solution = engines[engine](target, method, rank, seed, watch, choice.climbs)
-            elbo, error, shift = _measured(target, family, solution, seed)
+            solution, bound, shift = _inside(target, family, solution, engine, seed)
         if not solution.converged:
             late = solution.reason == allowance().reason
             remedy = allowance().remedy(repr(method)) if late else solution.remedy
@@ -65,8 +69,8 @@ def run_gaussian(
         return GaussianRun(
             family=family,
             parameters=solution.parameters,
-            elbo=elbo,
-            elbo_error=error,
+            elbo=bound.elbo,
+            elbo_error=bound.error,
             shift=shift,
             draws=solution.draws,
             history=np.array(watch.elbo),
@@ -77,29 +81,58 @@ def run_gaussian(
             restarts=solution.restarts,
             rank=rank,
             engine=engine,
-            notes=(*choice.notes, *(() if wide is None else wide.notes)),
+            notes=(*choice.notes, *(() if wide is None else wide.notes), *bound.notes),
         )
+
+
+def _inside(
+    target: Target, family: UnconstrainedGaussian, solution: Solution, engine: str, seed: int
+) -> tuple[Solution, Restricted, float]:
+    """The solution as it is measured; narrower, where it reaches too far beyond the density.
+
+    Noisy steps and scores do not see a wall that is behind them. A mode that is asked for with its
+    curvature is not another Gaussian.
+    """
+    if engine in ("laplace", "delta"):
+        return solution, *_measured(target, family, solution, seed)
+
+    def at(width: float) -> Solution:
+        if width == 1.0:
+            return solution
+        scales = {n: a if n == "loc" else width * a for n, a in solution.parameters.items()}
+        return replace(solution, parameters=scales, converged=False, reason=reason(width))
+
+    width, (bound, shift) = narrowed(lambda w: _measured(target, family, at(w), seed))
+    return at(width), bound, shift
 
 
 def _measured(
     target: Target, family: UnconstrainedGaussian, solution: Solution, seed: int
-) -> tuple[float, float, float]:
-    """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
+) -> tuple[Restricted, float]:
+    """The ELBO over fresh draws, and how far these would move q; that is NaN where unknown."""
     if solution.measured is not None:
         return solution.measured
     parameters = solution.parameters
     size = FEW if allowance().over else max(solution.draws, MEASURE)
+
+    def why(draw: int) -> list[str]:
+        return at_fault(target, vectors[draw], WITHIN)
+
     if "factor" in parameters or size <= 2 * target.size:
         key = jax.random.key(draw_seed(seed, MOST_STAGES))
         vectors = np.asarray(family.sample_unconstrained(parameters, key, size))
         ratio = target(vectors)[0] - np.asarray(family.log_prob(parameters, jnp.asarray(vectors)))
-        return float(ratio.mean()), float(ratio.std() / np.sqrt(size)), np.nan
+        return restricted(ratio, why), np.nan
     fresh = normal_draws(size, target.size, draw_seed(seed, MOST_STAGES))
     diagonal = "scale" in parameters
     root = np.diag(parameters["scale"]) if diagonal else parameters["scale_tril"]
-    found = evaluate(target, fresh, parameters["loc"], root)
-    error = float(found.deviation) / np.sqrt(size)
-    return float(found.elbo), error, float(distance(found, diagonal))
+    vectors = points(fresh, parameters["loc"], root)
+    values, gradients = target(vectors)
+    entropy = 0.5 * target.size * np.log(2 * np.pi) + np.log(np.abs(np.diagonal(root))).sum()
+    bound = restricted(values + 0.5 * np.sum(fresh**2, axis=1) + entropy, why)
+    found = averaged(fresh, values, gradients, root)
+    known = bool(np.isfinite(found.elbo))
+    return bound, float(distance(found, diagonal)) if known else np.nan
 
 
 def precision(method: Gaussian) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,15 @@ from lowerbound.bound.draws import normal_draws
 from lowerbound.bound.estimated import Estimate, averaged, points
 from lowerbound.cost import allowance, numbers_computed
 from lowerbound.errors import ArgumentError
+from lowerbound.fit.bar import Bar
 from lowerbound.fit.begin import given_values
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.fit.blackbox_start import (
     ONE_MODE,
-    ImproperPosteriorError,
     climb,
     finite_rows,
     flat_entries,
+    improper,
     starting_points,
 )
 from lowerbound.fit.blackbox_target import Target
@@ -33,6 +35,8 @@ MOST_COMPUTED = 1e10  # numbers in all of these iterations, before the least of 
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
 COARSE = 0.01  # the tolerance of the first draws
 SHARE = 0.1  # of what new draws move the answer by: what is left of that when they have done so
+RACE, MOST_PLACES = 10, 4  # iterations over more draws, and the places that have them
+SAME_PLACE = 0.1  # nats
 CANDIDATES = 4  # points for each start: the highest are taken
 LEAST_DRAWS, MOST_STAGES = 256, 3
 _LEAST_RATE = 1e-3  # of score matching
@@ -123,12 +127,45 @@ def begin_climbs(
     Where fewer than half of them come to the best place, as many are made `again`.
     """
     climbs = climb(target, starts_of(target, method, seed), diagonal)
+    climbs = _believed(target, method, climbs, seed, diagonal)
     best = max(one.elbo for one in climbs)
     there = [one for one in climbs if one.elbo > best - ONE_MODE]
     if again and len(there) < len(climbs) / 2:
         more = _highest(target, method, [abs(seed), 1], centred=False)
         climbs += climb(target, more, diagonal, best)
+        climbs = _believed(target, method, climbs, seed, diagonal)
     _check_proper(target, max(climbs, key=lambda one: one.elbo).state)
+    return climbs
+
+
+def _believed(
+    target: Target, method: Gaussian, climbs: list[Climb], seed: int, diagonal: bool
+) -> list[Climb]:
+    """The starts, those that may be the best with an ELBO that can be believed.
+
+    The few points of a start miss what lies between them, and a Gaussian across several modes
+    looks better than one of them. The start that promises most goes on over more draws, then the
+    next, until none promises more than the best has kept. Starts of one promise are at one place,
+    or at its mirror images.
+    """
+    places = sorted({round(one.elbo, 1): one for one in climbs}.values(), key=lambda c: -c.elbo)
+    if len(places) == 1:
+        return climbs
+    size = draw_sizes(method.draws, target.size)[0]
+    draws = normal_draws(size, target.size, draw_seed(seed, 0))
+    known = -np.inf
+    for place in places[:MOST_PLACES]:
+        if place.elbo <= known + SAME_PLACE:
+            break
+        unseen = Watch(Bar(False, 1, "", ""))
+        state, _, _ = ascend(target, draws, place.state, COARSE, diagonal, unseen, 0.0, RACE)
+        known = max(known, float(state.found.elbo))
+        climbs = [
+            replace(one, state=state._replace(status=one.state.status))
+            if abs(one.elbo - place.elbo) <= SAME_PLACE
+            else one
+            for one in climbs
+        ]
     return climbs
 
 
@@ -206,7 +243,7 @@ def draw_sizes(wanted: int | None, dimension: int) -> list[int]:
 def _check_proper(target: Target, state: Ascent) -> None:
     entries = flat_entries(target, state)
     if entries:
-        raise ImproperPosteriorError(entries)
+        raise improper(target, entries)
 
 
 def _limit(target: Target, size: int) -> int:

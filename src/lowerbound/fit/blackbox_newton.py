@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lowerbound.bound.estimated import smooth
 from lowerbound.bound.many_draws import many_draws
+from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.cost import allowance
 from lowerbound.fit.blackbox_curvature import second_derivatives
 from lowerbound.fit.blackbox_engines import AGREED, COARSE, LIMIT, SHARE, starts_of
 from lowerbound.fit.blackbox_record import GaussianRestart, Solution, Watch, draw_seed
-from lowerbound.fit.blackbox_start import ImproperPosteriorError
+from lowerbound.fit.blackbox_start import WITHIN, at_fault, improper
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.gaussian_method import Gaussian
 from lowerbound.fit.sparsity import Sparsity, curvature_work, work
@@ -48,7 +50,7 @@ class Place:
     @property
     def elbo(self) -> float:
         """The average over the draws."""
-        return float(np.mean(self.ratios))
+        return float(np.mean(self.ratios)) if np.isfinite(self.ratios).all() else -np.inf
 
     @property
     def error(self) -> float:
@@ -115,14 +117,18 @@ def solve_newton(
     )
 
 
-def measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[float, float, float]:
-    """The ELBO over fresh draws, its standard error, and how far these draws would move q."""
+def measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[Restricted, float]:
+    """The ELBO over fresh draws, and how far these draws would move q."""
     size = max(size, DEAR_MEASURE if surface.dear else MEASURE)
     draws = many_draws(size, len(place.loc), draw_seed(seed, len(STAGES)))
     fresh = surface.at(place.loc, place.precision, draws)
+
+    def why(draw: int) -> list[str]:
+        vector = surface.vectors(place.loc, place.precision, draws[draw : draw + 1])[0]
+        return at_fault(surface.target, vector, WITHIN)
+
     # The two draws of a pair are not independent.
-    pairs = fresh.ratios.reshape(-1, 2).mean(axis=1)
-    return fresh.elbo, float(pairs.std() / len(pairs) ** 0.5), fresh.error
+    return restricted(fresh.ratios, why, pairs=True), fresh.error
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,18 +146,22 @@ class Surface:
         spent += curvature_work(sparsity, self.target)
         return sum(map(len, sparsity.directions)) > FEW and spent > DEAR
 
+    def vectors(self, loc: np.ndarray, precision: Precision, draws: np.ndarray) -> np.ndarray:
+        """The points u of some draws."""
+        found = np.empty(draws.shape)
+        found[:, self.sparsity.order] = precision.points(loc, draws)
+        return found
+
     def at(self, loc: np.ndarray, precision: Precision, draws: np.ndarray) -> Place:
         """The averages of a Gaussian over some draws; nothing is ahead where log p is infinite."""
-        order = self.sparsity.order
-        vectors = np.empty(draws.shape)
-        vectors[:, order] = precision.points(loc, draws)
+        vectors = self.vectors(loc, precision, draws)
         values, gradients = self.target(vectors)
         ratios = values + precision.entropy() + 0.5 * np.sum(draws**2, axis=1)
         ratios = ratios - 0.5 * draws.shape[1]
         place = Place(loc, precision, ratios, None)
-        slope = gradients.mean(axis=0)[order]
+        slope = smooth(values, gradients).mean(axis=0)[self.sparsity.order]
         if not np.isfinite(ratios).all() or not np.isfinite(slope).all():
-            return replace(place, ratios=np.full(len(draws), -np.inf))
+            return place
         some = vectors[: max(2 if self.dear else ENOUGH, len(vectors) // CURVED // 2 * 2)]
         sparsity = self.sparsity
         products = second_derivatives(self.target, sparsity.groups, sparsity.directions, some)
@@ -280,4 +290,4 @@ def _check_proper(target: Target, sparsity: Sparsity, place: Place) -> None:
     far = np.flatnonzero(~(np.maximum(deviations, np.abs(place.loc)) < _FAR))
     if len(far):
         entries = sparsity.order[far[np.argsort(-deviations[far], kind="stable")]]
-        raise ImproperPosteriorError([target.coordinates.owner(int(i)) for i in entries[:5]])
+        raise improper(target, entries[:5].tolist())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lowerbound.bound.restricted import Restricted
 from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.fit.bar import Bar
 
@@ -54,7 +55,7 @@ class Solution:
     reason: str
     restarts: tuple[GaussianRestart, ...]
     remedy: str = "Loosen tolerance, or start elsewhere with lb.Gaussian(init=...)."
-    measured: tuple[float, float, float] | None = None  # elbo, its error, and shift of a run
+    measured: tuple[Restricted, float] | None = None  # the ELBO and the shift of a run
 
 
 class Watch:

@@ -19,6 +19,7 @@ from lowerbound.cost import allowance
 from lowerbound.errors import LowerboundError
 from lowerbound.fit.blackbox_target import Target
 from lowerbound.fit.blackbox_together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
+from lowerbound.model.prior_points import improper_sites
 from lowerbound.update.gaussian import CONVERGED, RUNNING, SETTLED, Ascent, begin
 
 LIMIT = 60  # iterations of a start
@@ -27,18 +28,19 @@ WIDTH = 0.1  # of the first draws
 ONE_MODE = 1.0  # nats between starts of one mode
 _FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach the others
 _SETTLING, _NEAR = 1.0, 0.5  # deviations: from the optimum, and between starts that have joined
+WITHIN = "at a draw of q"
 _MORE = 120  # points that are looked at when no start is finite
 
 
 class NoFiniteStartError(LowerboundError):
     """The log density is not finite at any point tried."""
 
-    def __init__(self, tried: int, sites: Sequence[str]) -> None:
+    def __init__(self, tried: int, sites: Sequence[str], what: str = "log density") -> None:
         lines = [f"  {site}" for site in sites]
         super().__init__(
             "\n".join(
                 [
-                    f"The log density is not finite at any of {tried} starting points: the median "
+                    f"The {what} is not finite at any of {tried} starting points: the median "
                     "of the prior, zero, and points around them.",
                     *lines,
                     "Expected a point where it is finite. Give one with lb.Gaussian(init={site: "
@@ -49,16 +51,32 @@ class NoFiniteStartError(LowerboundError):
 
 
 class ImproperPosteriorError(LowerboundError):
-    """The posterior has a flat direction."""
+    """The posterior has a flat direction; `shown` where its priors are flat along it too."""
 
-    def __init__(self, entries: Sequence[str]) -> None:
+    def __init__(self, entries: Sequence[str], shown: bool = True) -> None:
         names = ", ".join(f"'{entry}'" for entry in entries)
-        super().__init__(
+        text = (
             f"The posterior is improper: its log density is flat, or rises for ever, along {names} "
             "on the unconstrained space.\n"
             f"Expected a posterior that integrates to one. Give {names} a proper prior, or drop "
             "what the data cannot tell apart."
         )
+        unknown = (
+            f"The Gaussian runs off along {names} on the unconstrained space: as far as it was "
+            "followed, the log density is flat there, or rises.\n"
+            "Expected a posterior that ends. Start near its mass with lb.Gaussian(init={site: "
+            f"value, ...}}), give {names} a narrower prior, or drop what the data cannot tell "
+            "apart."
+        )
+        super().__init__(text if shown else unknown)
+
+
+def improper(target: Target, entries: Sequence[int]) -> ImproperPosteriorError:
+    """The error of entries of u along which q runs off: improper, where a prior is."""
+    coordinates = target.coordinates
+    names = [coordinates.owner(int(entry)) for entry in entries]
+    flat = improper_sites(coordinates.program().latent)
+    return ImproperPosteriorError(names, any(name.split("[")[0] in flat for name in names))
 
 
 def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.inf) -> list[Climb]:
@@ -177,8 +195,17 @@ def finite_rows(target: Target, rows: np.ndarray, seed: int) -> np.ndarray:
     more[::2] += rows[0]
     fine = _finite(target, more)
     if not fine.any():
-        raise NoFiniteStartError(len(rows) + len(more), _at_fault(target, rows[0]))
+        tried = len(rows) + len(more)
+        if np.isfinite(target(np.concatenate([rows, more]))[0]).any():
+            raise NoFiniteStartError(tried, _NO_SLOPE, "gradient of the log density")
+        raise NoFiniteStartError(tried, at_fault(target, rows[0], "at the median of the prior"))
     return np.asarray(more[fine][: len(rows)])
+
+
+_NO_SLOPE = (
+    "The log density itself is finite at some of them. A branch that is not taken has a slope all "
+    "the same: jnp.where(x > 0, jnp.log(x), 0.0) needs a positive number inside the logarithm too.",
+)
 
 
 def _finite(target: Target, rows: np.ndarray) -> np.ndarray:
@@ -214,7 +241,7 @@ def _with_given(target: Target, rows: np.ndarray, given: Mapping[str, Any]) -> n
     return np.array(target.compiled[key](rows, values, target.data), float)
 
 
-def _at_fault(target: Target, row: np.ndarray) -> list[str]:
+def at_fault(target: Target, row: np.ndarray, where: str) -> list[str]:
     """The sites whose log density is not finite at a point, and the parameters they have there."""
     model = target.coordinates.program()
     values = target.coordinates.constrain(jax.numpy.asarray(row), target.data)
@@ -229,7 +256,7 @@ def _at_fault(target: Target, row: np.ndarray) -> list[str]:
             for parameter in density.distribution.arg_constraints
         )
         lines.append(
-            f"Site '{name}' has log density {total} at the median of the prior: "
+            f"Site '{name}' has log density {total} {where}: "
             f"{type(density.distribution).__name__}({inputs})   ({site.where})"
         )
     return lines
@@ -243,7 +270,7 @@ def _shown(parameter: Any) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def flat_entries(target: Target, state: Ascent) -> list[str]:
+def flat_entries(target: Target, state: Ascent) -> list[int]:
     """The entries of u along which q grows without end, the main ones; none when q is proper."""
     lower = np.tril(np.asarray(state.found.curvature))
     values, vectors = np.linalg.eigh(lower + np.tril(lower, -1).T)
@@ -255,7 +282,7 @@ def flat_entries(target: Target, state: Ascent) -> list[str]:
     if values[0] > _FLAT or not far > away:
         return []
     share = np.abs(direction) / np.abs(direction).max()
-    return [target.coordinates.owner(int(i)) for i in np.argsort(-share) if share[i] > 0.1][:5]
+    return [int(i) for i in np.argsort(-share) if share[i] > 0.1][:5]
 
 
 _FLAT, _FAR, _FAR_TRANSFORMED = 0.05, 1e7, 500.0

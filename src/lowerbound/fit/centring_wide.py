@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.errors import ZeroDensityError
 from lowerbound.fit.blackbox_newton import Surface, Walk, measured, race
 from lowerbound.fit.blackbox_target import Target, target_for
 from lowerbound.fit.centring import (
@@ -66,5 +67,8 @@ def _walked(
     surface = Surface(target, wide.sparsity)
     walks = race(surface, method, seed)
     place = max(walks, key=lambda walk: walk.place.elbo).place
-    elbo, error, _ = measured(surface, place, DRAWS, seed)
-    return walks, elbo if np.isfinite(elbo) else -np.inf, error if np.isfinite(error) else 0.0
+    try:
+        bound, _ = measured(surface, place, DRAWS, seed)
+    except ZeroDensityError:
+        return walks, -np.inf, 0.0
+    return walks, bound.elbo, bound.error

@@ -30,6 +30,7 @@ from lowerbound.fit.conditional import (
 from lowerbound.fit.lattice import UNEVEN, Lattice, filled, lattice_for, refined
 from lowerbound.fit.profile import Profile
 from lowerbound.model import Model
+from lowerbound.model.prior_points import improper_sites
 
 BUDGET = 4000  # nodes
 REFINEMENTS = 6
@@ -85,7 +86,7 @@ def run_conditioned(
             solver = exact_solver(conditioned(model, sites, args, kwargs), sites, transforms, seed)
         else:
             solver = inner_factory(conditioned(model, sites, args, kwargs), sites)
-        profile = Profile(solver, sites, transforms)
+        profile = Profile(solver, sites, transforms, improper_sites(model.latent))
         with Bar(progress, budget, "conditioning", "node") as bar:
             lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
             history, seconds, tolerance = [], [], UNEVEN[len(sites)]

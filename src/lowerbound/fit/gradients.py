@@ -105,6 +105,7 @@ def fit_gradients(
 
             run = run_gradients(problem.objective(), replace(method, init=given), seed, watch)
         plan = _plan(problem, method, run.objective, run)
+        plan = replace(plan, notes=(*plan.notes, *run.notes))
         held = problem.parameters.trees(run.parameters)
         family, parameters = posterior_of(problem, run)
         model = trace_model(with_values(function, held), args, kwargs)

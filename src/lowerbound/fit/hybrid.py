@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from numpyro.distributions import biject_to
 
+from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.errors import ArgumentError, ConvergenceWarning, LowerboundError
 from lowerbound.family.product import Product
 from lowerbound.family.unconstrained import UnconstrainedGaussian
@@ -91,7 +92,7 @@ def fit_given_sites(
             place, size, converged = _ascend(problem, places[0], method, seed, watch)
         given.engine.certified()
         _check_proper(problem, place.state)
-        elbo, error = _measured(problem, place, size, seed)
+        bound = _measured(problem, place, size, seed)
     reason = "ELBO, mean and scale have settled" if converged else f"{ROUNDS} rounds"
     if not converged:
         remedy = "Loosen tolerance, or start elsewhere with lb.Gaussian(sites=..., init=...)."
@@ -99,8 +100,8 @@ def fit_given_sites(
     gaussian = UnconstrainedGaussian(given.coordinates, {})
     parameters = {"gaussian": _gaussian(place), "exact": place.state.naturals}
     return Fit(
-        elbo=elbo,
-        elbo_error=error,
+        elbo=bound.elbo,
+        elbo_error=bound.error,
         history=History(np.array(watch.elbo), np.array(watch.seconds), step="round"),
         restarts=tuple(
             Restart(p.elbo, p.rounds, reason if n == 0 else "below another start")
@@ -108,7 +109,7 @@ def fit_given_sites(
         ),
         converged=converged,
         stop_reason=reason,
-        plan=plan,
+        plan=replace(plan, notes=(*plan.notes, *bound.notes)),
         method=repr(method),
         seed=seed,
         versions=versions(),
@@ -286,19 +287,21 @@ def _gaussian(place: Place) -> dict[str, np.ndarray]:
     return {"loc": place.loc, "scale_tril": whole}
 
 
-def _measured(problem: Problem, place: Place, size: int, seed: int) -> tuple[float, float]:
-    """The ELBO over fresh draws, and its standard error."""
+def _measured(problem: Problem, place: Place, size: int, seed: int) -> Restricted:
+    """The ELBO over fresh draws."""
     count = max(size, MEASURE)
     block = 0 if place.root.ndim == 2 else place.root.shape[-1]
     fresh = fixed_draws(count, problem.size, block, draw_seed(seed, MOST_STAGES))
-    found = problem.estimate(fresh, place.loc, place.root, place.state.means)
+    values, _ = problem.densities(fresh, place.loc, place.root, place.state.means)
     arrays = problem.fixed()
     family = problem.given.engine.family
     entropy = sum(
         float(family.entropy(place.state.naturals, place.state.means, arrays, number))
         for number in range(len(family.blocks))
     )
-    return float(found.elbo) + entropy, float(found.deviation) / math.sqrt(count)
+    scales = np.diagonal(place.root, axis1=-2, axis2=-1)
+    entropy += 0.5 * problem.size * math.log(2 * math.pi) + float(np.log(np.abs(scales)).sum())
+    return restricted(values + 0.5 * np.sum(fresh**2, axis=1) + entropy)
 
 
 def _check_proper(problem: Problem, state: State) -> None:

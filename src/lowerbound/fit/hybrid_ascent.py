@@ -89,6 +89,12 @@ class Problem:
         self, draws: np.ndarray, loc: np.ndarray, root: np.ndarray, means: Statistics
     ) -> Estimate:
         """The ELBO of the Gaussian and its derivatives, for given means of the factors of z."""
+        return averaged(draws, *self.densities(draws, loc, root, means), root)
+
+    def densities(
+        self, draws: np.ndarray, loc: np.ndarray, root: np.ndarray, means: Statistics
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """E_q(z)[log p] and its gradient at the points of some draws."""
         vectors = points(draws, loc, root)
         values, gradients = [], []
         for rows, weights in self._batches(vectors):
@@ -96,7 +102,7 @@ class Problem:
             count = int(weights.sum())
             values.append(np.asarray(value)[:count])
             gradients.append(np.asarray(gradient)[:count])
-        return averaged(draws, np.concatenate(values), np.concatenate(gradients), root)
+        return np.concatenate(values), np.concatenate(gradients)
 
     def first(
         self, arrays: Arrays, chance: Chance, how: str, values: Mapping[str, np.ndarray]

@@ -165,8 +165,12 @@ def route(
     )
     for step in steps:
         method = step()
-        if method is not None:
+        if method is None:
+            continue
+        taken = climb.rungs[-1]
+        if taken.name not in failed:
             return Route(method, tuple(climb.rungs), model)
+        climb.rungs[-1] = Rung(taken.name, False, f"given up: {failed[taken.name]}")
     raise NotConjugateError(joint.structure.residuals)
 
 

@@ -213,7 +213,7 @@ def _bracket(
         if left == 0 or right == len(t) - 1:
             widened += 1
             if widened > WIDENINGS:
-                raise _improper(profile, direction, below=bool(left == 0))
+                raise _endless(profile, direction, below=bool(left == 0))
             begin = t[0] - width if left == 0 else t[-1]
             end = t[0] if left == 0 else t[-1] + width
             new = np.linspace(begin, end, BATCH + 1)
@@ -234,7 +234,7 @@ def _bracket(
             inside, outside = unseen[0]
             zoomed += 1
             if zoomed > 2:
-                raise _improper(profile, direction, below=bool(outside < inside))
+                raise _endless(profile, direction, below=bool(outside < inside))
             new = np.linspace(t[outside], t[inside], BATCH + 2)[1:-1]
         f = np.concatenate([f, profile.at(origin + np.outer(new, direction), SCANNED)])
         t, order = np.unique(np.concatenate([t, new]), return_index=True)
@@ -318,7 +318,8 @@ def _climb(profile: Profile, centre: np.ndarray, axes: np.ndarray) -> tuple[np.n
 def _nowhere(profile: Profile) -> LostPosteriorError:
     names = ", ".join(f"'{site}'" for site in profile.sites)
     return LostPosteriorError(
-        f"No value of {names} between very small and very large gives a finite ELBO.\n"
+        f"The ELBO is finite at no value of {names} that was tried, from very small to very large "
+        "ones.\n"
         "Expected a posterior that can be evaluated. Check the data against the model, or "
         "rescale them to unit variance."
     )
@@ -334,13 +335,19 @@ def _too_slow(profile: Profile) -> LostPosteriorError:
     )
 
 
-def _improper(profile: Profile, direction: np.ndarray, *, below: bool) -> LostPosteriorError:
+def _endless(profile: Profile, direction: np.ndarray, *, below: bool) -> LostPosteriorError:
+    """The density does not fall: of an improper posterior, where the prior is; else a failure."""
     site = profile.sites[int(np.argmax(abs(direction)))]
     side = "small" if below == (direction[np.argmax(abs(direction))] > 0) else "large"
+    if site in profile.improper:
+        return LostPosteriorError(
+            f"The posterior of '{site}' is improper, as far as it can be followed: it does not "
+            f"fall towards {side} values.\nExpected a proper posterior. Give '{site}' a proper "
+            "prior."
+        )
     return LostPosteriorError(
         f"The search for the posterior of '{site}' failed: as far as its density can be computed, "
         f"it does not fall towards {side} values.\n"
-        f"Expected a posterior that ends within reach. If the prior of '{site}' is improper, give "
-        f"it a proper one; else start near its mass with init={{'{site}': value}}, or use "
-        "lb.Gaussian()."
+        f"Expected a posterior that ends within reach. Start near its mass with "
+        f"init={{'{site}': value}}, rescale the data to unit variance, or use lb.Gaussian()."
     )

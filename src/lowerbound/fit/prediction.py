@@ -107,8 +107,10 @@ def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, flo
         return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
 
     values = fit.latent_draws(draws, jax.random.key(0))
-    means = jit(lambda v: mapped(energies, v, most=64, what="one draw"))(dict(values))
-    terms = {name: float(jnp.mean(array)) for name, array in means.items()}
+    found = jit(lambda v: mapped(energies, v, most=64, what="one draw"))(dict(values))
+    # As in the ELBO itself, draws without a density are left out (bound.restricted).
+    fine = np.isfinite(sum(np.asarray(array) for array in found.values()))
+    terms = {name: float(np.mean(np.asarray(array)[fine])) for name, array in found.items()}
     share = (fit.elbo - sum(terms.values())) / len(model.latent)
     return {n: t + (share if n in model.latent else 0.0) for n, t in terms.items()}
 

@@ -34,8 +34,13 @@ class Profile:
     """F at every point asked for so far: `u` (m, k), `values` (m,), and the solutions there."""
 
     def __init__(
-        self, solver: Solver, sites: Sequence[str], transforms: Sequence[Transform]
+        self,
+        solver: Solver,
+        sites: Sequence[str],
+        transforms: Sequence[Transform],
+        improper: Sequence[str] = (),
     ) -> None:
+        self.improper = tuple(improper)  # the sites with a prior that does not integrate
         self.solver, self.sites, self.transforms = solver, tuple(sites), tuple(transforms)
         self.u = np.zeros((0, len(sites)))
         self.values = np.zeros(0)

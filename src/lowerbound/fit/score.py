@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
+from lowerbound.bound.restricted import Restricted, narrowed, restricted
+from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.compiled import jit, quickly
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.score_product import ScoreProduct
@@ -65,6 +67,7 @@ class ScoreRun:
     stop_reason: str
     restarts: tuple[Restart, ...]
     local: bool
+    notes: tuple[str, ...] = ()
 
 
 def draws_of(program: ScoreProgram, method: Gaussian) -> tuple[bool, int]:
@@ -97,7 +100,10 @@ def run_score(
                 program = wider
             average = state.average
             full = method.chosen_rank(program.coordinates.size) == "full"
-            elbo, error = _measured(program, average, seed)
+            width, bound = narrowed(lambda w: _measured(program, _scaled(average, w), seed))
+            average = _scaled(average, width)
+            if width < 1.0:
+                converged, reason = False, narrow_reason(width)
         edges = _at_edge(program, average.logits)
         if edges:
             converged, reason = False, f"counts of {', '.join(edges)} reach {MOST_COUNTS}"
@@ -108,14 +114,15 @@ def run_score(
         return ScoreRun(
             family=ScoreProduct(tuple(model.latent), inner),
             parameters=_plain(program, average, full),
-            elbo=elbo,
-            elbo_error=error,
+            elbo=bound.elbo,
+            elbo_error=bound.error,
             history=np.array(watch.elbo),
             history_seconds=np.array(watch.seconds),
             converged=converged,
             stop_reason=reason,
             restarts=restarts,
             local=draws_of(program, method)[0],
+            notes=bound.notes,
         )
 
 
@@ -282,19 +289,33 @@ def _widened(program: ScoreProgram, now: Parameters) -> ScoreProgram | None:
 # -- the bound ------------------------------------------------------------------------------------
 
 
-def _measured(program: ScoreProgram, average: Parameters, seed: int) -> tuple[float, float]:
-    """The ELBO over fresh draws, and its standard error."""
+def _scaled(q: Parameters, width: float) -> Parameters:
+    """The same with the scale of the Gaussian multiplied."""
+    return q._replace(free={**q.free, "log_scale": q.free["log_scale"] + np.log(width)})
+
+
+def _drawn(q: Parameters, key: Any) -> tuple[Any, Any]:
+    """One draw of q: the cells of the discrete sites, and u."""
+    width = len(q.free["loc"]) + (q.free["factor"].shape[1] if "factor" in q.free else 0)
+    keys = jax.random.split(key)
+    cells = {name: array[0] for name, array in draw_cells(q.logits, keys[0], 1).items()}
+    return cells, point(q.free, jax.random.normal(keys[1], (width,)))
+
+
+def _at_fault(program: ScoreProgram, q: Parameters, key: Any) -> list[str]:
+    """The sites whose log density is not finite at a draw of q."""
+    totals = {n: float(t.sum()) for n, t in program.terms(*_drawn(q, key), program.data).items()}
+    return [f"Site '{n}' has log density {t} at a draw of q." for n, t in totals.items()
+            if not np.isfinite(t)]  # fmt: skip
+
+
+def _measured(program: ScoreProgram, average: Parameters, seed: int) -> Restricted:
+    """The ELBO over fresh draws."""
     if "measure" not in program.compiled:
 
-        def ratios(q: Parameters, key: Any, data: Mapping[str, Any]) -> Any:
-            width = len(q.free["loc"])
-            width += q.free["factor"].shape[1] if "factor" in q.free else 0
-
+        def ratios(q: Parameters, keys: Any, data: Mapping[str, Any]) -> Any:
             def one(key: Any) -> Any:
-                keys = jax.random.split(key)
-                cells = draw_cells(q.logits, keys[0], 1)
-                cells = {name: array[0] for name, array in cells.items()}
-                vector = point(q.free, jax.random.normal(keys[1], (width,)))
+                cells, vector = _drawn(q, key)
                 terms = program.terms(cells, vector, data)
                 value = sum(jnp.sum(t) for t in terms.values()) - log_q(q.free, vector)
                 for name, logits in q.logits.items():
@@ -302,9 +323,9 @@ def _measured(program: ScoreProgram, average: Parameters, seed: int) -> tuple[fl
                     value -= jnp.sum(jnp.take_along_axis(log_p, cells[name][..., None], -1))
                 return value
 
-            return jax.lax.map(one, jax.random.split(key, MEASURE), batch_size=BATCH)
+            return jax.lax.map(one, keys, batch_size=BATCH)
 
         program.compiled["measure"] = quickly(ratios)
-    key = jax.random.key(draw_seed(seed, 2))
-    found = np.asarray(program.compiled["measure"](average, key, program.data))
-    return float(found.mean()), float(found.std() / np.sqrt(MEASURE))
+    keys = jax.random.split(jax.random.key(draw_seed(seed, 2)), MEASURE)
+    found = np.asarray(program.compiled["measure"](average, keys, program.data))
+    return restricted(found, lambda draw: _at_fault(program, average, keys[draw]))

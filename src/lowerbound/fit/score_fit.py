@@ -74,7 +74,7 @@ def fit_score(
         restarts=run.restarts,
         converged=run.converged,
         stop_reason=run.stop_reason,
-        plan=plan,
+        plan=replace(plan, notes=(*plan.notes, *run.notes)),
         method=repr(method),
         seed=seed,
         versions=versions(),

@@ -13,7 +13,7 @@ from numpyro.primitives import Messenger
 
 from lowerbound.model.density import strip
 from lowerbound.model.program import Message, execute
-from lowerbound.model.sites import Model
+from lowerbound.model.sites import Model, Site
 
 
 def prior_point(
@@ -84,3 +84,8 @@ def quantile(fn: Any, normal: Array) -> Array:
         centre = jnp.zeros_like(normal)  # flat priors
     value: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
     return value
+
+
+def improper_sites(sites: Mapping[str, Site]) -> tuple[str, ...]:
+    """The latent sites with a flat prior, which does not integrate to one."""
+    return tuple(name for name, site in sites.items() if site.distribution == "ImproperUniform")
