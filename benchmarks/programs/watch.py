@@ -160,7 +160,10 @@ def rows_of(
     log.write_bytes(b"")
     done, stopped = 0, []
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
-        scratch = Path(folder)
+        # A program finds what lies beside it, and beside its folder: "../data/rows.csv".
+        scratch = Path(folder) / "program"
+        scratch.mkdir()
+        linked(program.path.parent.parent, scratch.parent)
         linked(program.path.parent, scratch)
         again = True
         while again:
