@@ -23,6 +23,7 @@ def test_an_ascent_that_does_not_end_is_not_repeated_with_more_draws(monkeypatch
     engines = sys.modules["lowerbound.fit.blackbox_engines"]
     monkeypatch.setattr(engines, "MOST_COMPUTED", 1.0)
     monkeypatch.setattr(engines, "LEAST_LIMIT", 3)
+    monkeypatch.setattr(engines, "MOST_PLACES", 0)  # starts are compared over as many draws
     sizes, evaluated = draw_sizes(None, 2), []
     whole = Target.__call__
 
