@@ -33,7 +33,6 @@ from lowerbound.joint.value import (
     total,
 )
 from lowerbound.model import Model, Site
-from lowerbound.model.density import Density
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def trace_program(model: Model) -> Program:
                 record["v"] = density.distribution.v
                 record["log_density"] = density.distribution.log_density
                 record["value"] = density.value
-            elif kind in ALL_TEMPLATES and (name in model.latent or not _walled(density)):
+            elif kind in ALL_TEMPLATES:
                 parameters: dict[str, Any] = ALL_TEMPLATES[kind].parameters(density.distribution)
                 fixed["strings"] = {k: v for k, v in parameters.items() if isinstance(v, str)}
                 record["parameters"] = {
@@ -248,16 +247,6 @@ def trace_program(model: Model) -> Program:
     arrays = {name: abstract(np.shape(a), a.dtype) for name, a in data.items()}
     closed, out_shape = jax.make_jaxpr(outputs, return_shape=True)(shapes, arrays)
     return Program(closed, jax.tree.structure(out_shape), static, latents, names)
-
-
-def _walled(density: Density) -> bool:
-    """Whether a density is checked to be zero beyond bounds that are computed.
-
-    A template says what it is within them alone: the density speaks for itself.
-    """
-    distribution: Any = density.distribution
-    bounds = jax.tree.leaves(distribution.support) if distribution._validate_args else []
-    return any(isinstance(bound, jax.core.Tracer) for bound in bounds)
 
 
 def derive(
