@@ -392,6 +392,27 @@ def test_a_budget_ends_the_grid_and_says_so():
     )
 
 
+@pytest.mark.parametrize("slope", [(1.0, 1.0), (1.0, 0.3)])
+def test_a_posterior_that_ends_at_an_edge_converges_by_its_moments(slope):
+    """Means and sds by even and odd nodes agree, though masses gain little with more nodes."""
+
+    def edge():
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        beyond = slope[0] * a + slope[1] * b > 0.3
+        numpyro.factor("edge", jnp.where(beyond, -jnp.inf, 0.0))
+
+    fit = run(edge, condition=("a", "b"))
+    length = np.hypot(*slope)
+    mean, variance = stats.truncnorm.stats(-np.inf, 0.3 / length, moments="mv")
+    assert fit.converged
+    for site, share in zip("ab", np.asarray(slope) / length, strict=True):
+        exact, sd = share * mean, np.sqrt(1.0 - share**2 * (1.0 - variance))
+        found = moments(fit, site)
+        assert abs(found[0] - exact) < 0.03 * sd
+        assert abs(np.log(found[1] / sd)) < 0.03
+
+
 def test_gaps_are_continued_in_straight_lines():
     values = np.array([[0.0, -1.0, np.nan], [-1.0, -2.0, np.nan], [np.nan, np.nan, np.nan]])
     found = continued(values, 0.0)

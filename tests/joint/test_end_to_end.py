@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.joint import multi_affine
+from lowerbound.model import trace_model
 from tests.joint import models
 
 RNG = np.random.default_rng(1)
@@ -55,3 +60,32 @@ def test_the_elbo_rises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elbo = np.asarray(fit.history.elbo)
     assert np.isfinite(elbo).all()
     assert (np.diff(elbo) >= -1e-9 * (1.0 + np.abs(elbo[1:]))).all()
+
+
+@pytest.mark.parametrize("rows", [5, 30])
+def test_a_loop_over_rows_is_the_plate_of_them(rows):
+    """Many sites of one row each leave as many summands as one site of many rows."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, rows))
+
+    def prior():
+        return numpyro.sample("a", dist.Normal(0.0, 1.0)), numpyro.sample(
+            "b", dist.Normal(0.0, 1.0)
+        )
+
+    def loop(x, y):
+        a, b = prior()
+        for i in range(rows):
+            numpyro.sample(f"y_{i}", dist.Normal(a + b * x[i], 0.5), obs=y[i])
+
+    def plate(x, y):
+        a, b = prior()
+        with numpyro.plate("rows", rows):
+            numpyro.sample("y", dist.Normal(a + b * x, 0.5), obs=y)
+
+    fits = {f: lb.fit(f, x, y, method=lb.CAVI(), progress=False) for f in (loop, plate)}
+    assert fits[loop].elbo == pytest.approx(fits[plate].elbo, rel=1e-12)
+    assert sum(fits[loop].elbo_terms.values()) == pytest.approx(fits[loop].elbo, rel=1e-12)
+    with jax.enable_x64(True):
+        counts = [len(multi_affine(trace_model(f, (x, y))).summands) for f in (loop, plate)]
+    assert (counts[0] == counts[1]) is (rows > 20)

@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 from lowerbound.compiled import quickly
 from lowerbound.model import Model, trace_model
+from lowerbound.model.program import Given, execute
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(7, 3))
@@ -300,3 +301,22 @@ def test_deterministic_values():
         latents = {"w": jnp.array([1.0, 2.0, 3.0]), "tau": jnp.array(1.0)}
         values = model.deterministic_values(latents, model.arguments.data)
     np.testing.assert_allclose(values["mean"], X @ [1.0, 2.0, 3.0])
+
+
+def test_values_given_to_the_steps_of_a_scan_may_be_numpy_arrays():
+    def chain(y):
+        def step(before, y):
+            z = numpyro.sample("z", dist.Categorical(jnp.array([0.3, 0.7])))
+            numpyro.sample("y", dist.Normal(z + 0.5 * before, 1.0), obs=y)
+            return z, None
+
+        scan(step, 0, y)
+
+    y, z = np.array([0.1, 1.2, -0.3]), np.array([0, 1, 1])
+    model = trace_model(chain, (y,))
+    given = handlers.substitute(chain, data={"z": z})
+    with jax.enable_x64(True), model._mode():
+        messages = execute(given, (y,), {}, Given({}))
+        found = messages["y"]["fn"].log_prob(messages["y"]["value"]).sum()
+    expected = norm.logpdf(y, z + 0.5 * np.array([0, 0, 1])).sum()
+    assert float(found) == pytest.approx(expected)

@@ -27,13 +27,14 @@ from lowerbound.fit.conditional import (
     point_solver,
     transforms_of,
 )
-from lowerbound.fit.lattice import UNEVEN, Lattice, filled, lattice_for, refined
+from lowerbound.fit.lattice import APART, UNEVEN, Lattice, filled, lattice_for, refined
 from lowerbound.fit.profile import Profile
 from lowerbound.model import Model
 from lowerbound.model.prior_points import improper_sites
 
 BUDGET = 4000  # nodes
 REFINEMENTS = 6
+GAIN = 4.0  # by which half the spacing lessens the difference of even and odd nodes, at least
 ROUNDED = {1: 16, 2: 8, 3: 4}  # what the nodes along an axis are a multiple of
 
 
@@ -89,27 +90,32 @@ def run_conditioned(
         profile = Profile(solver, sites, transforms, improper_sites(model.latent))
         with Bar(progress, budget, "conditioning", "node") as bar:
             lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
-            history, seconds, tolerance = [], [], UNEVEN[len(sites)]
+            history, seconds, seen = [], [], []
             while True:
                 lattice = filled(profile, lattice, budget)
                 history.append(lattice.log_total(profile))
                 seconds.append(time.perf_counter() - clock)
                 bar.update(len(lattice.known), f"ELBO {history[-1]:.6g}")
-                uneven = lattice.uneven(profile)
+                seen.append(lattice.uneven(profile))
+                smooth = seen[-1].max() < UNEVEN[len(sites)]
                 # Half the spacing takes twice the nodes.
                 room = lattice.complete and 2 * len(lattice.known) <= budget
-                if uneven.max() < tolerance or not room or len(history) > REFINEMENTS:
+                last = not room or len(history) > REFINEMENTS or allowance().over
+                if smooth or last or (_at_an_edge(seen) and lattice.apart(profile) < APART):
                     break
-                if allowance().over:
-                    break
-                lattice = refined(lattice, int(np.argmax(uneven)))
+                lattice = refined(lattice, int(np.argmax(seen[-1])))
         solver.finish()
         family = Conditioned(tuple(sites), transforms, solver.family, solver.compiled)
         parameters = _parameters(profile, lattice)
-    count, worst = len(lattice.known), float(uneven.max())
-    converged = lattice.complete and worst < tolerance
-    if converged:
+    count, worst, apart = len(lattice.known), float(seen[-1].max()), lattice.apart(profile)
+    converged = lattice.complete and (smooth or apart < APART)
+    if converged and smooth:
         reason = f"converged: even and odd nodes of {count} agree to {worst:.1e} nats"
+    elif converged:
+        reason = (
+            f"converged: means and sds by even and odd nodes of {count} agree to {apart:.2g} sds "
+            f"(their masses to {worst:.1e} nats)"
+        )
     elif lattice.complete:
         reason = f"stopped: even and odd nodes of {count} differ by {worst:.1e} nats"
         reason += "" if room else f", and half their spacing exceeds the budget of {budget} nodes"
@@ -136,6 +142,14 @@ def run_conditioned(
         converged,
         reason,
     )
+
+
+def _at_an_edge(seen: Sequence[np.ndarray]) -> bool:
+    """Whether half the spacing brought even and odd nodes hardly nearer to each other.
+
+    Where a density is smooth, their difference vanishes faster than any power of the spacing.
+    """
+    return len(seen) > 1 and bool(seen[-1].max() > seen[-2].max() / GAIN)
 
 
 def _unconstrained(

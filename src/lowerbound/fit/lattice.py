@@ -28,6 +28,9 @@ DROP = {1: 15.0, 2: 14.0, 3: 13.0}  # nats below the maximum at which the lattic
 ACROSS = {1: 64, 2: 24, 3: 12}  # intervals from one end to the other
 # Difference of even and odd nodes' log mass: the error of their sum is about its square.
 UNEVEN = {1: 1e-3, 2: 2e-3, 3: 1e-2}
+# Difference of their means and log sds, in sds. Where a posterior ends at an edge, sums over nodes
+# gain one digit with ten times the nodes, no more; half of this is then the error.
+APART = 0.05
 SEEN = 7.0  # nats that F must be seen to fall by before it cannot be evaluated any more
 WIDENINGS = 6
 EDGE = 4  # differences, each half as long, that have no value before a mode is one at an edge
@@ -76,6 +79,29 @@ class Lattice:
                 worst = max(worst, share * apart)
             found.append(worst)
         return np.asarray(found)
+
+    def apart(self, profile: Profile) -> float:
+        """How far means and log sds of even and odd nodes are apart at most, in sds."""
+        nodes = np.asarray(list(self.known))
+        values = profile.values[list(self.known.values())]
+        weights = np.exp(values - values.max())
+        _, spread = _moments(nodes, weights)
+        worst = 0.0
+        for axis in nodes.T:
+            even, odd = (
+                _moments(nodes[own], weights[own]) for own in (axis % 2 == 0, axis % 2 == 1)
+            )
+            means, sds = abs(even[0] - odd[0]) / spread, abs(np.log(even[1] / odd[1]))
+            worst = max(worst, float(np.max([means, sds])))
+        return worst if np.isfinite(worst) else np.inf
+
+
+def _moments(nodes: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and sds of weighted nodes, axis by axis; not finite where there is no weight."""
+    with np.errstate(all="ignore"):
+        share = weights / weights.sum()
+        mean = share @ nodes
+        return mean, np.sqrt(share @ (nodes - mean) ** 2)
 
 
 def lattice_for(profile: Profile, start: np.ndarray | None = None) -> Lattice:

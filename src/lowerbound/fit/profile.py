@@ -164,6 +164,8 @@ class Profile:
         if key in self.solver.compiled:
             return self.solver.compiled[key]  # type: ignore[no-any-return]
         together = int(np.clip(NUMBERS_AT_ONCE // max(self.solver.size, 1), 1, BATCH))
+        if jax.default_backend() == "cpu":
+            together = 1  # side by side, all points take the sweeps of the slowest
 
         def run(
             inputs: Any,

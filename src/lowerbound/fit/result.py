@@ -197,7 +197,11 @@ class Fit:
 
     @property
     def elbo_terms(self) -> dict[str, float]:
-        """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor."""
+        """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor.
+
+        Observed sites of one number each, where a loop makes more than twenty of them, count with
+        the first that is like them.
+        """
         if self.saved is not None:
             return dict(self.saved.elbo_terms)
         if self.terms is not None:

@@ -7,7 +7,7 @@ X'y, counts). What is left of each term is an einsum of a few arrays and statist
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -100,10 +100,13 @@ def compile_terms(
     blocks: Sequence[Block],
     store: Store,
     integrals: Mapping[Any, Any] = MappingProxyType({}),
+    single: Collection[str] = (),
 ) -> tuple[Summand, ...]:
     """Read every term through the blocks' statistics, merge like terms, store the constants.
 
-    `integrals` are the projections of Gaussian blocks that functions act on, by definition.
+    `integrals` are the projections of Gaussian blocks that functions act on, by definition. Like
+    terms of `single` sites, one observation each, are merged as those of the rows of a plate are:
+    a loop over rows in Python then costs no more. They go by the name of the first.
     """
     owner = {site: block for block in blocks for site in block.sites}
     groups: dict[object, list[tuple[Entry, list[Read]]]] = {}
@@ -111,7 +114,7 @@ def compile_terms(
         if any(f.atom.function == "logfactorial" for f in entry.term.latents):
             continue  # the base measure h(z), which the entropy leaves out as well
         reads = reads_of(entry, owner, integrals)
-        key, renamed = _canonical(entry, reads)
+        key, renamed = _canonical(entry, reads, "" if entry.site in single else entry.site)
         groups.setdefault(key, []).append(renamed)
     summands: list[Summand] = []
     for group in groups.values():
@@ -142,8 +145,10 @@ def reads_of(
     return sorted(reads, key=lambda read: (read.block, read.statistic, read.slices))
 
 
-def _canonical(entry: Entry, reads: list[Read]) -> tuple[object, tuple[Entry, list[Read]]]:
-    """A key that like terms share, whatever their labels are called."""
+def _canonical(
+    entry: Entry, reads: list[Read], site: str
+) -> tuple[object, tuple[Entry, list[Read]]]:
+    """A key that like terms of a site share, whatever their labels are called."""
     number: dict[Label, int] = {}
 
     def name(index: Index) -> object:
@@ -154,7 +159,7 @@ def _canonical(entry: Entry, reads: list[Read]) -> tuple[object, tuple[Entry, li
         return (array_key(index.array), tuple(number[label] for label in index.labels))
 
     key = (
-        entry.site,
+        site,
         tuple(
             (r.block, r.statistic, r.slices, r.shape, tuple(name(i) for i in r.index))
             for r in reads

@@ -31,6 +31,8 @@ from lowerbound.joint.terms import Array
 from lowerbound.joint.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
 
+FEW = 20  # observed sites of one row each, whose terms are kept apart
+
 
 @dataclass(frozen=True)
 class Structure:
@@ -158,10 +160,16 @@ def _structure(
             projection: build(number, projection, atoms, blocks, store)
             for number, (projection, atoms) in enumerate(projected.items())
         }
-        summands = compile_terms(entries, blocks, store, integrals)
+        summands = compile_terms(entries, blocks, store, integrals, _single(model))
     except UnreadableError as error:
         return Structure(bare, (), (_from_unreadable(model, latents, error),))
     return Structure(bare, summands, ())
+
+
+def _single(model: Model) -> frozenset[str]:
+    """The sites of one observation each, where they are many: a loop over rows in Python."""
+    found = [s.name for s in model.sites if s.kind == "observed" and not s.batch_shape]
+    return frozenset(found if len(found) > FEW else ())
 
 
 def _with_extras(block: Block, restrictions: Sequence[Restriction], store: Store) -> Block:

@@ -131,7 +131,7 @@ class Given(Messenger):  # type: ignore[misc]
 
     def __init__(self, latents: Mapping[str, Any]) -> None:
         super().__init__()
-        # The steps of a scan index their values, and NumPy's arrays take no traced index.
+        # A program may index them by traced numbers, which NumPy's arrays do not take.
         self.latents = {name: jnp.asarray(value) for name, value in latents.items()}
 
     def process_message(self, msg: Message) -> None:
@@ -185,8 +185,14 @@ class PlainSites(Messenger):  # type: ignore[misc]
 def _settled(scan: Callable[..., Any], step: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
     """A scan whose carried values have, from the first, the types in which its steps return them.
 
-    A program writes down the types of 32 bits, where what it draws and computes has 64.
+    A program writes down the types of 32 bits, where what it draws and computes has 64. Given
+    values are indexed by its steps, which NumPy's arrays cannot be.
     """
+    given = [
+        (kind, {k: jnp.asarray(v) for k, v in data.items()} if isinstance(data, dict) else data)
+        for kind, data in kwargs.get("substitute_stack", ())
+    ]
+    kwargs = {**kwargs, "substitute_stack": given}
     for _ in range(3):
         wanted: dict[int, Any] = {}
 
