@@ -1,6 +1,5 @@
 """Discrete sites summed out: density, slope and p(z | x, theta) are those of enumeration."""
 
-import itertools
 from dataclasses import replace
 
 import jax
@@ -15,7 +14,14 @@ from lowerbound.compiled import quickly
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import trace_model
-from lowerbound.model.enumerated import discrete_sites, enumerated
+from lowerbound.model.enumerated import enumerated
+from tests.laws.enumeration import (
+    DRAWS,
+    check_density,
+    check_probabilities_and_draws,
+    check_slope,
+    compared,
+)
 
 Y = np.array([-1.2, 0.3, 2.1, 0.4])
 COUNTS = np.array([0, 3, 0, 1])
@@ -170,88 +176,34 @@ MODELS = [
 IDS = [f"{model.__name__}{number}" for number, (model, _) in enumerate(MODELS)]
 
 
-def assignments(model):
-    """Every joint value of the discrete sites: their indices, and their values."""
-    sites = [model.latent[name] for name in discrete_sites(model)]
-    cells = [
-        np.arange(len(s.support_values))
-        for s in sites
-        for _ in range(max(1, np.prod(s.shape, dtype=int)))
-    ]
-    rows = np.array(list(itertools.product(*cells)))
-    indices, start = {}, 0
-    for site in sites:
-        size = int(np.prod(site.shape, dtype=int))
-        indices[site.name] = rows[:, start : start + size].reshape((-1, *site.shape))
-        start += size
-    return indices, {s.name: np.asarray(s.support_values)[indices[s.name]] for s in sites}
-
-
-DRAWS, STEP = 4000, 1e-5
-
-
-def moved(theta, by):
-    """Values a step along a direction with a part of every entry."""
-    return {n: v + by * np.cos(1.0 + np.arange(v.size)).reshape(v.shape) for n, v in theta.items()}
-
-
 @pytest.fixture(scope="module", params=MODELS, ids=IDS)
 def case(request):
     """All that is compared of one model, by enumeration and by summation, compiled together."""
     program, y = request.param
-    rng = np.random.default_rng(3)
-    with jax.enable_x64(True):
-        model = trace_model(program, (y,))
-        summation = enumerated(model)
-        summed = summation.summed()
-        theta = {n: np.exp(0.5 * rng.standard_normal(s.shape)) for n, s in summed.latent.items()}
-        indices, values = assignments(model)
-
-        def everything(theta, data, key):
-            def brute(theta):
-                return jax.vmap(lambda z: model.log_density({**theta, **z}, data))(values)
-
-            weights = summation.log_weights(theta, data)
-            draws = jax.vmap(lambda key: summation.draw(weights, key))(jax.random.split(key, DRAWS))
-            return {
-                "densities": brute(theta),
-                "near": [logsumexp(brute(moved(theta, h))) for h in (-STEP, STEP)],
-                "summed": jax.value_and_grad(summed.log_density)(theta, data),
-                "probabilities": summation.probabilities(weights),
-                "draws": draws,
-            }
-
-        found = quickly(everything)(theta, model.arguments.data, jax.random.key(0))
-        return summation, theta, indices, jax.tree.map(np.asarray, found)
+    return compared(program, (y,))
 
 
 def test_the_density_is_the_sum_over_all_values(case):
     summation, theta, _, found = case
     assert set(theta) | set(summation.names) == set(summation.model.latent)
-    assert abs(found["summed"][0] - np.logaddexp.reduce(found["densities"])) < 1e-10
+    check_density(found)
 
 
 def test_the_slope_is_that_of_the_sum(case):
-    """Enumeration by automatic differentiation has none at impossible values: by differences."""
     _, theta, _, found = case
-    ahead = moved({n: np.zeros_like(v) for n, v in theta.items()}, 1.0)
-    slope = sum(np.sum(found["summed"][1][name] * ahead[name]) for name in theta)
-    below, above = found["near"]
-    np.testing.assert_allclose(slope, (above - below) / (2 * STEP), rtol=1e-6, atol=1e-7)
+    check_slope(theta, found)
 
 
 def test_probabilities_and_draws_are_those_of_enumeration(case):
-    """A frequency of 4000 draws is off by 5 standard errors less than once in a million times."""
     _, _, indices, found = case
-    share = np.exp(found["densities"] - np.logaddexp.reduce(found["densities"]))
-    assert set(found["probabilities"]) == set(indices)
-    for name, probabilities in found["probabilities"].items():
-        chosen = np.eye(probabilities.shape[-1])[indices[name]]
-        np.testing.assert_allclose(probabilities, np.tensordot(share, chosen, 1), atol=1e-12)
-        np.testing.assert_allclose(probabilities.sum(axis=-1), 1.0, rtol=1e-12)
-        frequency = np.eye(probabilities.shape[-1])[found["draws"][name]].mean(axis=0)
-        error = 5 * np.sqrt(probabilities * (1 - probabilities) / DRAWS) + 1e-9
-        assert (abs(frequency - probabilities) <= error).all()
+    check_probabilities_and_draws(indices, found)
+
+
+def test_a_model_is_summed_once():
+    with jax.enable_x64(True):
+        model = trace_model(mixture, (Y,))
+        assert enumerated(model) is enumerated(model)
+        assert enumerated(trace_model(mixture, (Y,))) is not enumerated(model)
 
 
 def test_sites_that_meet_are_drawn_jointly():

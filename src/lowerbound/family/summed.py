@@ -80,7 +80,7 @@ class Summed:
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
-        numbers = sum(g.runs * math.prod(g.rows) for g in self.summation.groups)
+        numbers = sum(math.prod(g.table) for g in self.summation.groups)
         draws = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers)))
         theta = self.inner.sample(parameters, jax.random.key(0), (draws // BATCH * BATCH,))
         with jax.enable_x64(True):

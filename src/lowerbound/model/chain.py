@@ -1,9 +1,10 @@
 """Chains of finite discrete sites: rows whose densities depend on the rows just before them.
 
-Let row t of a site depend on its own state and on those of the `lag` rows before. If all rows take
-states that repeat with period lag + 1, every row meets one window of states; over all such patterns
-it meets all. So a few runs of the program give the density of every row in every window, and the
-forward algorithm sums over the chain (Rabiner 1989).
+Let a density in row t depend on the row's own state and on those of the r rows before: its reach is
+r. If all rows take states that repeat with period r + 1, every row meets one window of states; over
+all such patterns it meets all. So a few runs of the program give the density of every row in every
+window: as many as there are states where it depends on the row alone, as what is observed usually
+does, and their square for a transition. The forward algorithm sums over the chain (Rabiner 1989).
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
 
-from lowerbound.model.finite import Finite, Group
+from lowerbound.model.finite import Finite, Group, log_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,6 @@ class Chain(Group):
     """
 
     axis: int = 0
-    lag: int = 1
     backward: bool = False
     along: int = 1  # how many of the sites are along the axis; they come last
     whole: tuple[str, ...] = ()
@@ -57,9 +56,13 @@ class Chain(Group):
         return (*self.rows[: self.axis], *self.rows[self.axis + 1 :])
 
     @property
-    def runs(self) -> int:
+    def table(self) -> tuple[int, ...]:
+        """The shape of the weights."""
+        return (self.shared_states, *(self.own_states,) * (self.lag + 1), *self.rows)
+
+    def runs(self, reach: int) -> int:
         """The number of patterns."""
-        return int(self.shared_states * self.own_states ** (self.lag + 1))
+        return int(self.shared_states * self.own_states ** (reach + 1))
 
     @property
     def text(self) -> str:
@@ -71,11 +74,11 @@ class Chain(Group):
         shared = self.sites.index(site) < len(self.sites) - self.along
         return own.take(0, axis=self.axis) if shared else own
 
-    def patterns(self) -> np.ndarray:
+    def patterns(self, reach: int) -> np.ndarray:
         """The states of rows in every run, (runs, *rows), of length 1 but along a chain."""
-        period = self.lag + 1
+        period = reach + 1
         shape = (self.shared_states, *(self.own_states,) * period)
-        shared, *digits = np.unravel_index(np.arange(self.runs), shape)
+        shared, *digits = np.unravel_index(np.arange(self.runs(reach)), shape)
         phase = np.arange(self.length) % period
         along = np.stack(digits)[phase].T + self.own_states * shared[:, None]  # (runs, length)
         places = [1] * (len(self.rows) + 1)
@@ -93,33 +96,30 @@ class Chain(Group):
         along[self.axis] = self.length
         return jnp.where(place.reshape(along), jnp.expand_dims(shared, self.axis), 0.0)
 
-    def arranged(self, found: Array) -> Array:
-        """Weights (runs, *rows) by window: (shared, own, ..., own, *rows)."""
-        period = self.lag + 1
+    def arranged(self, found: Array, reach: int) -> Array:
+        """Weights (runs, *rows) by window: (shared, 1, ..., own, ..., own, *rows)."""
+        period = reach + 1
         apart = found.reshape((self.shared_states, *(self.own_states,) * period, *self.rows))
         along = [1] * apart.ndim
         along[1 + period + self.axis] = self.length
         row = np.arange(self.length).reshape(along)
         weights = jnp.zeros_like(apart)
         for phase in range(period):
-            # The row before this one by `lag - i` has the digit of its own phase.
+            # The row before this one by `reach - i` has the digit of its own phase.
             step = -1 if self.backward else 1
-            digits = [(phase + step * (i - self.lag)) % period for i in range(period)]
+            digits = [(phase + step * (i - reach)) % period for i in range(period)]
             axes = (0, *(1 + d for d in digits), *range(1 + period, apart.ndim))
             weights = jnp.where(row % period == phase, apart.transpose(axes), weights)
-        return weights
+        return jnp.expand_dims(weights, tuple(range(1, 1 + self.lag - reach)))
 
-    def instead(self, possible: Array) -> Array | None:
-        """A row is not free to change its state: its neighbours meet it."""
-        return None
-
-    def windows(self, states: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The index into the weights of every row, where rows are in given states."""
+    def windows(self, states: np.ndarray, reach: int) -> tuple[np.ndarray, ...]:
+        """The index into the weights of some reach, where rows are in given states."""
         shared, own = np.divmod(states, self.own_states)
         window = []
         for back in range(self.lag, -1, -1):
             moved = np.roll(own, -back if self.backward else back, axis=self.axis)
             absent = np.arange(self.length) < back  # before the first row there is no state
+            absent |= back > reach
             absent = absent[::-1] if self.backward else absent
             along = [1] * len(self.rows)
             along[self.axis] = self.length
@@ -137,7 +137,7 @@ class Chain(Group):
     def totals(self, weights: Array) -> Array:
         """The log of the sum over all states of every chain."""
         last = self._forward(weights)[0]
-        return logsumexp(last, axis=tuple(range(1 + self.lag)))
+        return log_sum(last, axis=tuple(range(1 + self.lag)))
 
     def _steps(self, weights: Array) -> Array:
         """The weights with the rows of a chain first, in the order in which they follow."""
@@ -153,7 +153,7 @@ class Chain(Group):
         first = first.at[(slice(None), *(0,) * self.lag)].set(0.0)
 
         def step(before: Array, weight: Array) -> tuple[Array, Array]:
-            after = logsumexp(jnp.expand_dims(before, 1 + self.lag) + weight, axis=1)
+            after = log_sum(jnp.expand_dims(before, 1 + self.lag) + weight, axis=1)
             return after, after
 
         found: tuple[Array, Array] = jax.lax.scan(step, first.astype(weights.dtype), steps)

@@ -5,33 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import biject_to
-from numpyro.primitives import Messenger
 
-from lowerbound.cost import mapped, numbers_computed
-from lowerbound.errors import TooLargeError, UnsupportedModelError
+from lowerbound.errors import UnsupportedModelError
 from lowerbound.model.chain import Chain
-from lowerbound.model.dependence import dependence, evaluator
+from lowerbound.model.dependence import dependence
 from lowerbound.model.finite import Finite, Group, row_axes
 from lowerbound.model.nested import Nested
-from lowerbound.model.program import Message, execute
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.summation import Summation
+from lowerbound.model.trial import MOST_DENSITIES, Trial, tried
 
 MOST_STATES = 1000  # of the sites that are summed over together, in one row
-TRIED = 4  # random states of all rows, for which rows must not affect each other
-LONG = 100_000_000  # numbers, above which one such state is tried
-ROUNDING = 1e-9
 
 Parents = dict[str, frozenset[str]]
-Terms = dict[str, np.ndarray]
 
 
 def discrete_sites(model: Model) -> tuple[str, ...]:
@@ -58,7 +49,8 @@ def can_be_summed(model: Model) -> bool:
 def enumerated(model: Model) -> Summation:
     """The program of a model with its discrete latent sites summed out exactly.
 
-    Raises UnsupportedModelError, with the reason, where that is not possible.
+    It is made once for a model. Raises UnsupportedModelError, with the reason, where that is not
+    possible.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> from lowerbound.model import trace_model
@@ -71,6 +63,19 @@ def enumerated(model: Model) -> Summation:
     >>> [site.name for site in summed.sites]
     ['p', 'sum over fair']
     """
+    if "summation" not in model.findings:
+        try:
+            model.findings["summation"] = _enumerated(model)
+        except UnsupportedModelError as error:
+            model.findings["summation"] = str(error)
+    found: Summation | str = model.findings["summation"]
+    if isinstance(found, str):
+        raise UnsupportedModelError(found)
+    return found
+
+
+def _enumerated(model: Model) -> Summation:
+    """The program with its discrete sites summed out, from the first."""
     with jax.enable_x64(True):
         names = discrete_sites(model)
         for name in names:
@@ -170,18 +175,21 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
     most = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
     problem = _mismatch(group, most) or _too_many(group, most)
     if problem is None:
-        trial = _tried(found, group)
+        trial = tried(found, group)
         if trial.coupled is None:
-            return replace(group, once=trial.once), trial.impossible
+            return trial.group, trial.impossible
         problem = _coupled(found.model, group, *trial.coupled)
     together = made(apart=False)  # few entries can be summed over all at once
     if together.states <= MOST_STATES:
-        return together, _tried(found, together).impossible
+        return together, tried(found, together).impossible
+    untried = None
     for chain in _chains(group, terms, parents):
-        trial = _tried(found, chain)
+        trial = tried(found, chain)
         if trial.coupled is None:
-            return replace(chain, once=trial.once), trial.impossible
-    raise UnsupportedModelError(problem)
+            return trial.group, trial.impossible
+        if trial.untried and untried is None:
+            untried = _untried(found.model, trial)
+    raise UnsupportedModelError(untried or problem)
 
 
 def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[Chain]:
@@ -203,115 +211,10 @@ def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[C
         if any(parents[name] & moving for name in whole) or group.rows[axis] <= lag:
             continue
         chain = Chain(
-            (*shared, *along), group.terms, group.rows, axis, lag, backward, len(along), whole
+            (*shared, *along), group.terms, group.rows, axis, backward, len(along), whole, lag=lag
         )
-        if chain.runs <= MOST_STATES:
+        if chain.states <= MOST_STATES:
             yield chain
-
-
-class _Trial(NamedTuple):
-    """What some runs of the program in given states have shown of a group.
-
-    `impossible` says that there is an impossible state, `once` that rows can be given one state
-    that they share; `coupled` are the first site and row that other rows affect.
-    """
-
-    impossible: bool
-    once: bool = False
-    coupled: tuple[str, int] | None = None
-
-
-def _tried(found: Summation, group: Group) -> _Trial:
-    """Try a group: the densities of a row in its own state, among rows in random states, must be
-    those among rows that are all in that state.
-
-    That state is given once where the program can be run so, and the densities are the same.
-    """
-    own = group.random(np.random.default_rng(0), TRIED)
-    every, shared = group.given(), group.patterns()
-    if shared.shape != every.shape:
-        try:
-            alike = _by_row(found, group, shared)
-            mixed = _by_row(found, group, own, fewer=True)
-            run = own[: len(mixed[group.terms[0]])]
-            trial = _compared(group, alike, run, mixed)
-            if trial.coupled is None:
-                return trial._replace(once=True)
-        except TooLargeError:
-            raise
-        except Exception:  # of the program, which may want an entry for every row
-            pass
-    both = _by_row(found, group, np.concatenate([every, own]))
-    alike = {name: terms[: group.runs] for name, terms in both.items()}
-    return _compared(group, alike, own, {name: both[name][group.runs :] for name in both})
-
-
-def _compared(group: Group, alike: Terms, own: np.ndarray, mixed: Terms) -> _Trial:
-    """Whether rows that are in states `own` have the densities of rows that are all alike."""
-    impossible = False
-    for name in sorted(group.terms):
-        expected = np.asarray(group.arranged(jnp.asarray(alike[name])))
-        there = np.stack([expected[group.windows(states)] for states in own])
-        same = np.isclose(mixed[name], there, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
-        if not same.all():
-            return _Trial(impossible, coupled=(name, int(np.argmin(same.all(axis=0)))))
-        impossible |= bool(np.isneginf(expected).any())
-    return _Trial(impossible)
-
-
-def _by_row(found: Summation, group: Group, states: np.ndarray, fewer: bool = False) -> Terms:
-    """The densities of a group by site, (runs, *rows), in every run of some states.
-
-    `fewer` lets the first run stand for all where they take long.
-    """
-    model = found.model
-
-    def terms(states: Array, data: Any) -> dict[str, Array]:
-        args, kwargs = model.arguments.call(model._inputs(data))
-        with model._mode():
-            messages = execute(model.function, args, kwargs, _Anywhere(found.first))
-            latents = {n: messages[n]["value"] for n in model.latent if n not in found.names}
-
-            def one(states: Array) -> dict[str, Array]:
-                return found.row_terms(group, states, latents, args, kwargs)
-
-            together: dict[str, Array] = mapped(one, states, what="one run of the program")
-            return together
-
-    inputs = states, model.arguments.data
-    closed = jax.make_jaxpr(terms)(*inputs)
-    if fewer and states[1:].size and numbers_computed(closed.jaxpr) > LONG:
-        return _by_row(found, group, states[:1])
-    evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))
-    return dict(zip(sorted(group.terms), evaluate(jax.tree.leaves(inputs)), strict=True))
-
-
-class _Anywhere(Messenger):  # type: ignore[misc]
-    """Puts continuous latent sites at standard normal numbers on the unconstrained space.
-
-    Draws from the prior would do as well, but samplers take long to compile.
-    """
-
-    def __init__(self, discrete: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.discrete, self.rng = discrete, np.random.default_rng(1)
-
-    def process_message(self, msg: Message) -> None:
-        """Give a latent site its value."""
-        if msg["type"] == "prng_key" and msg["value"] is None:
-            msg["value"] = jax.random.key(0)
-        if msg["type"] == "control_flow":
-            msg["kwargs"]["rng_key"] = jax.random.key(0)
-            given = {name: jnp.asarray(value) for name, value in self.discrete.items()}
-            msg["kwargs"]["substitute_stack"].append(("substitute", given))
-        if msg["type"] != "sample" or msg["value"] is not None:
-            return
-        if msg["name"] in self.discrete:
-            msg["value"] = self.discrete[msg["name"]]
-            return
-        transform: Any = biject_to(msg["fn"].support)
-        shape = transform.inverse_shape(msg["fn"].shape())
-        msg["value"] = transform(jnp.asarray(self.rng.standard_normal(shape)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -354,6 +257,23 @@ def _coupled(model: Model, group: Group, term: str, row: int) -> str:
         "Expected rows that do not affect each other, to sum over the values of each by itself. "
         "Sum over a chain of states by the forward algorithm (jax.lax.scan), and state the result "
         "by numpyro.factor."
+    )
+
+
+def _untried(model: Model, trial: Trial) -> str:
+    """Why a chain of such a reach is not even tried."""
+    assert trial.coupled is not None, "a reach is tried where a shorter one did not do"
+    term, row = trial.coupled
+    site = next(site for site in model.sites if site.name == term)
+    runs, each = trial.group.runs(trial.untried), math.prod(site.batch_shape)
+    rows = "row before" if trial.untried == 1 else f"{trial.untried} rows before"
+    return (
+        f"Row {row} of site '{term}' depends on {_listed(s.name for s in trial.group.sites)} in "
+        f"other rows   ({site.where}).\n"
+        f"If these are the {rows}, there are {_count(runs)} windows of states, and "
+        f"{_count(runs * each)} densities in the {_count(each)} rows. Expected at most "
+        f"{_count(MOST_DENSITIES)} to sum over. Let the sites have fewer states, or sum over them "
+        "by the forward algorithm (jax.lax.scan), and state the result by numpyro.factor."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -70,12 +70,18 @@ class Group:
     `terms` are the sites whose densities depend on them; `rows` is the shape of the rows. `once`
     says that a state which rows share can be given to the program once, with an axis of length 1
     for these rows: what depends on it alone is then computed once, and not in every row.
+
+    The reach of a term is how many rows back the states are that its density in a row depends on,
+    and `lag` is the longest: 0 where rows do not affect each other. A term is evaluated in as many
+    runs of the program as there are windows of states within its reach.
     """
 
     sites: tuple[Finite, ...]
     terms: tuple[str, ...]
     rows: tuple[int, ...]
     once: bool = field(default=False, kw_only=True)
+    lag: int = field(default=0, kw_only=True)
+    reach: Mapping[str, int] = field(default_factory=dict, kw_only=True)  # `lag` unless it says
 
     @property
     def states(self) -> int:
@@ -88,8 +94,18 @@ class Group:
         return self.rows
 
     @property
-    def runs(self) -> int:
-        """The number of runs of the program that give all weights."""
+    def table(self) -> tuple[int, ...]:
+        """The shape of the weights."""
+        return (self.states, *self.rows)
+
+    @property
+    def by_reach(self) -> dict[int, tuple[str, ...]]:
+        """The terms of every reach."""
+        of = {term: self.reach.get(term, self.lag) for term in self.terms}
+        return {r: tuple(t for t in self.terms if of[t] == r) for r in sorted(set(of.values()))}
+
+    def runs(self, reach: int) -> int:
+        """The number of runs of the program that give the weights of terms of some reach."""
         return self.states
 
     @property
@@ -97,28 +113,31 @@ class Group:
         """What is summed over, in words."""
         return f"over {self.states} states in each row"
 
-    def patterns(self) -> np.ndarray:
+    def patterns(self, reach: int) -> np.ndarray:
         """The states of rows in every run, (runs, *rows), of length 1 where rows share theirs."""
         return np.arange(self.states).reshape((-1,) + (1,) * len(self.rows))
 
-    def given(self) -> np.ndarray:
+    def given(self, reach: int) -> np.ndarray:
         """The patterns as the program takes them: with all rows, unless once is enough."""
-        every = self.patterns()
-        return every if self.once else np.broadcast_to(every, (self.runs, *self.rows))
+        every = self.patterns(reach)
+        return every if self.once else np.broadcast_to(every, (len(every), *self.rows))
 
-    def arranged(self, found: Array) -> Array:
-        """The weights of states, given the log densities of the rows in every run."""
+    def arranged(self, found: Array, reach: int) -> Array:
+        """The weights of terms of some reach, given their log densities by row in every run.
+
+        They have the axes of `table`, of length 1 for the states beyond the reach.
+        """
         return found
 
-    def instead(self, possible: Array) -> Array | None:
-        """The states to take in every run, possible ones; None where there is no such way.
+    def instead(self, possible: Array) -> Array:
+        """The states to take in every run, possible ones, where rows do not affect each other.
 
         The slope of an impossible state may be 0 * inf.
         """
-        return jnp.where(possible, self.patterns(), jnp.argmax(possible, axis=0))
+        return jnp.where(possible, self.patterns(0), jnp.argmax(possible, axis=0))
 
-    def windows(self, states: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The index into the weights of every row, where rows are in given states."""
+    def windows(self, states: np.ndarray, reach: int) -> tuple[np.ndarray, ...]:
+        """The index into the weights of some reach, where rows are in given states."""
         return (states, *np.indices(self.rows))
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -131,7 +150,7 @@ class Group:
 
     def totals(self, weights: Array) -> Array:
         """The log of the sum over states, in every row."""
-        return logsumexp(weights, axis=0)
+        return log_sum(weights, axis=0)
 
     def probabilities(self, weights: Array) -> dict[str, Array]:
         """The probability of every value of every entry of the sites."""
@@ -181,6 +200,13 @@ class Group:
             found.insert(0, states % site.states)
             states = states // site.states
         return found
+
+
+def log_sum(logs: Array, axis: int | tuple[int, ...]) -> Array:
+    """The log of a sum of exponentials, whose slope is 0, and not 0 / 0, where all are zeros."""
+    alive = ~(logs == -jnp.inf).all(axis=axis, keepdims=True)
+    sums = logsumexp(jnp.where(alive, logs, 0.0), axis=axis)
+    return jnp.where(alive.squeeze(axis), sums, -jnp.inf)
 
 
 def row_axes(batch: Sequence[int], terms: Sequence[Sequence[int]]) -> tuple[int, ...]:

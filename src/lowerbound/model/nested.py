@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
 
-from lowerbound.model.finite import Finite, Group
+from lowerbound.model.finite import Finite, Group, log_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +112,7 @@ class Nested(Group):
 
     def totals(self, weights: Array) -> Array:
         """The log of the sum over all states of every coarse row."""
-        return logsumexp(self._outer(weights), axis=0)
+        return log_sum(self._outer(weights), axis=0)
 
     def probabilities(self, weights: Array) -> dict[str, Array]:
         """The probability of every value of every entry of the sites."""
@@ -137,10 +136,7 @@ class Nested(Group):
 
     def _outer(self, weights: Array) -> Array:
         """The log weights of the outer states, with the inner ones summed out."""
-        apart = self._apart(weights)
-        alive = (apart > -jnp.inf).any(axis=1)  # else the slope of the log of a sum of zeros
-        sums = logsumexp(jnp.where(alive[:, None], apart, 0.0), axis=1)
-        return self._within(jnp.where(alive, sums, -jnp.inf))
+        return self._within(log_sum(self._apart(weights), axis=1))
 
     def _within(self, fine: Array) -> Array:
         """The sum of numbers of fine rows over each coarse row."""

@@ -205,13 +205,23 @@ def _settled(scan: Callable[..., Any], step: Any, first: Any, *args: Any, **kwar
                     leaves[i] = _like(old, leaves[i], i, wanted)
             return jax.tree.unflatten(structure, leaves), y
 
-        found = scan(matched, first, *args, **kwargs)
+        _traced(scan, matched, first, *args, **kwargs)
         if not wanted:
             break
         leaves, structure = jax.tree.flatten(first)
         wide = [jnp.asarray(leaf, wanted.get(i)) for i, leaf in enumerate(leaves)]
         first = jax.tree.unflatten(structure, wide)
-    return found
+    return scan(matched, first, *args, **kwargs)
+
+
+def _traced(scan: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Run a scan for what its steps note of their types: nothing of it is computed."""
+
+    def nothing() -> tuple[()]:
+        scan(*args, **kwargs)
+        return ()
+
+    jax.eval_shape(nothing)
 
 
 def _like(old: Any, new: Any, place: int, wanted: dict[int, Any]) -> Any:
@@ -223,6 +233,83 @@ def _like(old: Any, new: Any, place: int, wanted: dict[int, Any]) -> Any:
     if jnp.promote_types(before, after) != before:
         wanted[place] = after
     return jnp.asarray(new, before)
+
+
+class SharedCarry(Messenger):  # type: ignore[misc]
+    """Lets the steps of a scan hand on one entry where its first value has one for every row.
+
+    All rows then begin with that of the first: right where they begin alike, which is for the
+    caller to check.
+    """
+
+    def process_message(self, msg: Message) -> None:
+        """Let a scan begin with as few entries as its steps return."""
+        if msg["type"] == "control_flow" and _is_scan(msg["fn"]):
+            msg["fn"] = functools.partial(_shared, msg["fn"])
+
+
+class Only(Messenger):  # type: ignore[misc]
+    """Hides the observed sites whose densities are not wanted, in the steps of scans too.
+
+    What only they need is then no part of the program.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def process_message(self, msg: Message) -> None:
+        """Hide a site that is not wanted."""
+        if msg["type"] == "sample" and msg["is_observed"] and msg["name"] not in self.names:
+            msg["stop"] = True
+        if msg["type"] == "control_flow" and _is_scan(msg["fn"]):
+            msg["fn"] = functools.partial(_within, msg["fn"], Only(self.names))
+
+
+def _within(
+    scan: Callable[..., Any], messenger: Messenger, step: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """A scan whose steps run under a handler, which does not see into them from outside."""
+
+    def handled(carry: Any, x: Any) -> Any:
+        with messenger:
+            return step(carry, x)
+
+    return scan(handled, *args, **kwargs)
+
+
+def _is_scan(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = next((a for a in function.args if callable(a)), function.func)
+    return getattr(function, "__name__", "") == "scan_wrapper"
+
+
+def _shared(scan: Callable[..., Any], step: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
+    """A scan whose carried values have axes of length 1 where its steps return them so."""
+    while True:
+        narrow: dict[int, tuple[slice, ...]] = {}
+
+        def matched(carry: Any, x: Any, narrow: dict[int, Any] = narrow) -> tuple[Any, Any]:
+            new, y = step(carry, x)
+            leaves, structure = jax.tree.flatten(new)
+            for i, old in enumerate(jax.tree.leaves(carry)):
+                before, after = jnp.shape(old), jnp.shape(leaves[i])
+                if before != after and _spans(before, after):
+                    leaves[i] = jnp.broadcast_to(leaves[i], before)
+                    narrow[i] = tuple(map(slice, after))
+            return jax.tree.unflatten(structure, leaves), y
+
+        _traced(scan, matched, first, *args, **kwargs)
+        if not narrow:
+            return scan(matched, first, *args, **kwargs)
+        leaves, structure = jax.tree.flatten(first)
+        fewer = [leaf[narrow[i]] if i in narrow else leaf for i, leaf in enumerate(leaves)]
+        first = jax.tree.unflatten(structure, fewer)
+
+
+def _spans(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether a shape of the same rank has 1 wherever it differs."""
+    return len(shape) == len(other) and all(m in (1, n) for n, m in zip(shape, other, strict=True))
 
 
 def widened(tree: Any) -> Any:

@@ -106,6 +106,9 @@ class Model:
     plate: str | None = None
     subsampled: tuple[Subsampled, ...] = ()
     single: bool = False
+    findings: dict[str, Any] = field(
+        default_factory=dict, init=False, repr=False
+    )  # kept, once made
 
     @property
     def concrete(self) -> tuple[str, ...]:

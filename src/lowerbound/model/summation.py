@@ -3,7 +3,8 @@
 Discrete sites that meet in a density are summed over together, in every row by itself: the program
 runs with all rows in state k, for each k at once, and the densities of a row are those of its own
 state. That is right when a row's densities depend on no other row's discrete values, which is
-checked where the sites are found. Rows may also depend on the row before them (`chain`). Where the
+checked where the sites are found. Rows may also depend on rows just before them (`chain`); terms
+of every reach are then run by themselves. Where the
 program allows it, rows are given one entry that they share, so that what depends on k alone (the
 normaliser of a component) is computed once for each k, and not in every row.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,15 @@ from numpyro.primitives import Messenger
 
 from lowerbound.model.density import density_of
 from lowerbound.model.finite import Group
-from lowerbound.model.program import Given, KeepInside, MaskMissing, Message, execute
+from lowerbound.model.program import (
+    Given,
+    KeepInside,
+    MaskMissing,
+    Message,
+    Only,
+    SharedCarry,
+    execute,
+)
 from lowerbound.model.sites import Model
 from lowerbound.model.trace import trace_model
 
@@ -123,13 +132,28 @@ class Summation:
         self, group: Group, latents: Values, args: tuple[Any, ...], kwargs: Values
     ) -> Array:
         """The log density of every row in every state, as the group arranges them."""
-        every = jnp.asarray(group.given())
+        weights = jnp.zeros((1,) * len(group.table))
+        for reach, terms in group.by_reach.items():
+            weights = weights + self._of_reach(group, reach, terms, latents, args, kwargs)
+        return jnp.broadcast_to(weights, group.table)
+
+    def _of_reach(
+        self,
+        group: Group,
+        reach: int,
+        names: tuple[str, ...],
+        latents: Values,
+        args: tuple[Any, ...],
+        kwargs: Values,
+    ) -> Array:
+        """The log density of terms of some reach: nothing that the others need is computed."""
+        every = jnp.asarray(group.given(reach))
 
         def total(states: Array, latents: Values) -> Array:
-            terms = self.row_terms(group, states, latents, args, kwargs)
+            terms = self.row_terms(group, names, states, latents, args, kwargs)
             return sum(terms.values(), start=jnp.zeros(group.rows))
 
-        shapes = [site.shape for site in self.model.sites if site.name in group.terms]
+        shapes = [site.shape for site in self.model.sites if site.name in names]
         each = sum(math.prod(shape) for shape in shapes)
 
         def run(states: Array, latents: Values) -> Array:
@@ -140,28 +164,28 @@ class Summation:
             found: Array = jax.lax.map(once, states, batch_size=max(1, MOST_NUMBERS // each))
             return found
 
-        if self.guarded:
+        if self.guarded and not group.lag:  # else a row's neighbours meet its state
             fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
             possible = run(every, fixed) > -jnp.inf
-            instead = group.instead(possible)
-            if instead is not None:
-                return jnp.where(possible, run(instead, latents), -jnp.inf)
-        return group.arranged(run(every, latents))
+            return jnp.where(possible, run(group.instead(possible), latents), -jnp.inf)
+        return group.arranged(run(every, latents), reach)
 
     def row_terms(
         self,
         group: Group,
+        names: Sequence[str],
         states: Array,
         latents: Values,
         args: tuple[Any, ...],
         kwargs: Values,
     ) -> dict[str, Array]:
-        """The densities that depend on a group, by site and row, where rows are in `states`."""
+        """Some terms of a group, by site and row, where rows are in `states`."""
         given = Given({**self.first, **latents, **group.values(states)})
         masks, bounds = MaskMissing(self.model.missing), KeepInside(self.model.bounded)
-        messages = execute(self.model.function, args, kwargs, masks, bounds, given)
+        handlers = [masks, bounds, given, Only(names), *([SharedCarry()] if group.once else [])]
+        messages = execute(self.model.function, args, kwargs, *handlers)
         with numpyro.validation_enabled(False):
-            densities = {n: density_of(messages[n], "").log_prob() for n in group.terms}
+            densities = {n: density_of(messages[n], "").log_prob() for n in names}
         return {name: group.by_row(log_prob, name) for name, log_prob in densities.items()}
 
 
