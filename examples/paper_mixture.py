@@ -17,7 +17,7 @@ import pandas as pd
 
 import lowerbound as lb
 from lowerbound.data import paper_mixture
-from lowerbound.report import verdict
+from lowerbound.reporting import verdict
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt

@@ -32,9 +32,9 @@ FAST = (
     "tests/family",
     "tests/source",
     "tests/data",
-    "tests/fit/test_api.py",
-    "tests/fit/test_bounded_loops.py",
-    "tests/fit/test_hybrid.py",
+    "tests/test_api.py",
+    "tests/compute/test_bounded_loops.py",
+    "tests/methods/partial/test_hybrid.py",
     "tests/test_import.py",
     "tests/test_matrix.py",
 )

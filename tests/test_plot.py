@@ -14,7 +14,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
-from lowerbound.report import verdict
+from lowerbound.reporting import verdict
 
 
 def mixture(x, K):

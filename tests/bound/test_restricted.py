@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lowerbound.bound.estimated import averaged
+from lowerbound.bound.fixed_draws import averaged
 from lowerbound.bound.restricted import restricted
 from lowerbound.errors import ZeroDensityError
 

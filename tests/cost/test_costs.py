@@ -21,9 +21,9 @@ from lowerbound.errors import (
     TooSlowError,
     UncertifiedError,
 )
-from lowerbound.fit.blackbox_target import QUICK_BELOW, is_quick, target_for
-from lowerbound.fit.costs import cheaper, work_of
-from lowerbound.fit.lattice import LostPosteriorError
+from lowerbound.ladder.costs import cheaper, work_of
+from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
+from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.model import trace_model
 
 
@@ -166,7 +166,7 @@ def test_an_allowance_is_that_of_the_outermost_or_less():
 
 
 def test_a_gaussian_stops_with_the_reason_when_its_time_is_over(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("lowerbound.fit.api"), "AFFORDABLE", 1e-3)
+    monkeypatch.setattr(importlib.import_module("lowerbound.api"), "AFFORDABLE", 1e-3)
     with pytest.warns(ConvergenceWarning, match="the 0.001 s that an automatic fit may take") as w:
         fit = lb.fit(recursion, SERIES)
     assert "Name the method, method=lb.Gaussian(), and it takes as long as it needs." in str(
@@ -185,7 +185,7 @@ def test_a_step_that_would_take_too_long_is_refused_when_its_pace_is_known(monke
         target = target_for(trace_model(recursion, (SERIES,)))
         points = np.zeros((200, target.size))
         target(points)
-        module = importlib.import_module("lowerbound.fit.blackbox_target")
+        module = importlib.import_module("lowerbound.methods.gaussian.target")
         monkeypatch.setattr(module, "LONG", 0.0)
         with at_most(1e-9), pytest.raises(TooSlowError, match="at 200 points, one step of the fit"):
             target(points)
@@ -197,7 +197,7 @@ def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):
     def lost(*args, **kwargs):
         raise LostPosteriorError(f"{reason}\nExpected one.")
 
-    module = importlib.import_module("lowerbound.fit.structured")
+    module = importlib.import_module("lowerbound.methods.grid.structured")
     monkeypatch.setattr(module, "run_conditioned", lost)
     with pytest.warns(LadderWarning) as caught:
         fit = lb.fit(schools, SIGMA, EFFECTS)
@@ -222,7 +222,7 @@ def unrolled(y=None):
 
 
 def test_a_program_that_takes_too_long_to_compile_is_refused_with_its_operations(monkeypatch):
-    module = importlib.import_module("lowerbound.fit.blackbox_target")
+    module = importlib.import_module("lowerbound.methods.gaussian.target")
     monkeypatch.setattr(module, "UNROLLED", 100)
     y = np.random.default_rng(0).normal(size=40)
     with jax.enable_x64(True):
@@ -259,7 +259,7 @@ def test_many_small_operations_are_compiled_quickly():
 
 def test_a_derivation_that_cannot_be_checked_leaves_the_fit_to_a_gaussian(monkeypatch):
     """A Gaussian needs no derivation; a method that was named still ends with the error."""
-    module = importlib.import_module("lowerbound.fit.engine")
+    module = importlib.import_module("lowerbound.compute.engine")
 
     def check():
         raise UncertifiedError(40, ["y"])

@@ -10,13 +10,13 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.ascent.adam import start, window
 from lowerbound.cost import Limits, limits, mapped, parts, peak_bytes, run_bytes
 from lowerbound.cost.memory import SHARE
 from lowerbound.errors import TooLargeError
-from lowerbound.fit.blackbox_stochastic import _mean_program
-from lowerbound.fit.blackbox_target import BATCH, target_for
+from lowerbound.methods.gaussian.noisy import _mean_program
+from lowerbound.methods.gaussian.target import BATCH, target_for
 from lowerbound.model import trace_model
-from lowerbound.update.adam import start, window
 
 
 def square(x):

@@ -8,10 +8,10 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.em import objective_of
-from lowerbound.em.batches import batch_size, indices, part_of
 from lowerbound.em.climb import STEPS
 from lowerbound.em.measure import chunks_of
-from lowerbound.fit.em import parametrised_model
+from lowerbound.em.row_batches import batch_size, indices, part_of
+from lowerbound.methods.coordinate.variational_em import parametrised_model
 from lowerbound.model.parameters import find_parameters
 from tests.em import programs
 

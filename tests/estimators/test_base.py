@@ -114,7 +114,7 @@ PROBE = """
 import json, sys
 import lowerbound
 light = [n for n in ("lowerbound.estimators", "lowerbound.topics.native", "lowerbound.topics.xla",
-                     "lowerbound.topics.run", "sklearn", "pandas") if n in sys.modules]
+                     "lowerbound.topics.one_run", "sklearn", "pandas") if n in sys.modules]
 import lowerbound.estimators
 import jax
 from lowerbound.topics.native import library

@@ -17,11 +17,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from lowerbound.estimators import LatentDirichletAllocation
-from lowerbound.topics import run
+from lowerbound.topics import one_run
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.inference import random_topics
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")
@@ -227,7 +227,7 @@ def test_engines_agree(inference, monkeypatch):
     def start(engine, reading, _, setting):
         return random_topics(engine, reading.corpus.vocabulary, setting)
 
-    monkeypatch.setattr(run, "first_topics", start)
+    monkeypatch.setattr(one_run, "first_topics", start)
     settings = {"inference": inference, "precision": "float64", "max_passes": 4, "batch_size": 40}
     native = lda(3, engine="native", **settings).fit(COUNTS)
     other = lda(3, engine="xla", **settings).fit(COUNTS)

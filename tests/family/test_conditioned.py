@@ -13,7 +13,7 @@ from lowerbound.compiled import quickly
 from lowerbound.data import eight_schools
 from lowerbound.family.conditioned import Conditioned
 from lowerbound.family.gridded import Interpolated, NodeMixture
-from lowerbound.fit.conditioning import run_conditioned
+from lowerbound.methods.grid.conditioning import run_conditioned
 from lowerbound.model import trace_model
 
 QUANTILES = np.array([1e-4, 0.05, 0.3, 0.5, 0.8, 0.999])

@@ -16,14 +16,14 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
+from lowerbound.ascent import State, Sweep
 from lowerbound.bound import elbo
 from lowerbound.compiled import quickly
+from lowerbound.compute.prior_state import gaussian_at
 from lowerbound.family.meanfield import MeanField
-from lowerbound.fit.start import gaussian_at
 from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
 from lowerbound.joint.certificate import random_point
 from lowerbound.model import Model, trace_model
-from lowerbound.update import State, Sweep
 from tests.models.case import Arguments, Case
 
 POINTS = 2  # pairs of random points of the certificate

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.ascent import RobbinsMonro, State, Sweep
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
-from lowerbound.fit.lap import local_sums
-from lowerbound.fit.minibatch import Minibatch, find_rows, prepare, trace_batch
-from lowerbound.fit.stochastic import first_carry, one_step
 from lowerbound.joint import energy, gradient
+from lowerbound.methods.stochastic.lap import local_sums
+from lowerbound.methods.stochastic.minibatch import Minibatch, find_rows, prepare, trace_batch
+from lowerbound.methods.stochastic.steps import first_carry, one_step
 from lowerbound.source.call import Call, open_call
-from lowerbound.update import RobbinsMonro, State, Sweep
 from tests.laws.derived import Derived, random_values
 from tests.models.case import Case
 
@@ -139,7 +139,7 @@ def rowwise(case: Case) -> Rowwise | None:
     if not case.rows or not case.adds_up:
         return None
     # The certificate has laws of its own.
-    with jax.enable_x64(True), patch("lowerbound.fit.engine.in_background", lambda check: None):
+    with jax.enable_x64(True), patch("lowerbound.compute.engine.in_background", lambda check: None):
         call = open_call(case.model, args, kwargs)
         try:
             plan = find_rows(case.model, call, None)

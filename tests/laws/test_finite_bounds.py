@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import lowerbound as lb
 from lowerbound.errors import ZeroDensityError
-from lowerbound.fit.blackbox_start import NoFiniteStartError
+from lowerbound.methods.gaussian.starts import NoFiniteStartError
 
 RNG = np.random.default_rng(0)
 TIMES = np.linspace(0.2, 2.0, 30)

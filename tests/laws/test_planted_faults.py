@@ -15,12 +15,12 @@ from jax import Array
 from numpyro.distributions import constraints
 
 import lowerbound as lb
+from lowerbound.ascent import State, Sweep
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.precision import Gamma
 from lowerbound.joint import check_certificate, densities, inputs_of
 from lowerbound.joint import derive as derivation
 from lowerbound.joint.blocks import Block
-from lowerbound.update import State, Sweep
 from tests.laws import checks
 from tests.laws.derived import Derived, derive
 from tests.models import (

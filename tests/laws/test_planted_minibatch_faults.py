@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from lowerbound.fit import lap, stochastic
-from lowerbound.fit.minibatch import Minibatch
 from lowerbound.joint.expected import Reduction
+from lowerbound.methods.stochastic import lap, steps
+from lowerbound.methods.stochastic.minibatch import Minibatch
 from tests.laws import test_minibatch as laws
 from tests.laws.rowwise import Rowwise, rowwise
 from tests.models import test_diagonal_mixture
@@ -20,7 +20,7 @@ CASE = test_diagonal_mixture.CASE
 
 def wrong_batch_scale(patch: Patch) -> None:
     """The scale N/B of a batch is forgotten."""
-    original = stochastic.one_step
+    original = steps.one_step
 
     def unscaled(batch: Any, schedule: Any, inputs: Any, carry: Any, scale: Any) -> Any:
         return original(batch, schedule, inputs, carry, jnp.ones(()))
@@ -50,7 +50,7 @@ def stale_local_step(patch: Patch) -> None:
         }
         return state._replace(means=tuple(flat.get(n, m) for n, m in enumerate(state.means)))
 
-    original = stochastic.one_step
+    original = steps.one_step
 
     def stale(*args: Any) -> Any:
         with pytest.MonkeyPatch.context() as inner:

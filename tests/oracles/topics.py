@@ -1,4 +1,4 @@
-"""The steps of latent Dirichlet allocation (topics/engine.py), one document at a time, in float64.
+"""The steps of latent Dirichlet allocation, one document at a time, in float64.
 
 What the interface leaves open is said here: when a document stops, where a rule that leaves the
 word's own token out takes its first phi from, and which counts a sweep of CVB0 sees.

@@ -14,7 +14,7 @@ from lowerbound.errors import ArgumentError, DataTypeError, EmptyDataError
 from lowerbound.model.arguments import split_arguments
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
-from lowerbound.source.errors import RowError, StreamError
+from lowerbound.source.source_errors import RowError, StreamError
 from lowerbound.source.stream import stream
 
 N = 40

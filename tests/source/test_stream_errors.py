@@ -12,7 +12,7 @@ import pytest
 
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
-from lowerbound.source.errors import BatchSizeError, RowError, StreamError
+from lowerbound.source.source_errors import BatchSizeError, RowError, StreamError
 from lowerbound.source.stream import stream
 
 

@@ -6,7 +6,7 @@ The rows of each table are spread over them; every step gives what one device gi
 import jax
 import numpy as np
 
-from lowerbound.fit.devices import placement
+from lowerbound.compute.devices import placement
 from lowerbound.topics.xla import XlaEngine
 from tests.oracles import topics as oracle
 

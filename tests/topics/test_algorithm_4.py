@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.lda_program import latent_dirichlet_allocation, rows_of
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
-from lowerbound.topics.program import latent_dirichlet_allocation, rows_of
+from lowerbound.topics.native.threaded import NativeEngine
 from tests.models.agreement import assert_sweeps_equal
 from tests.models.case import Case
 from tests.oracles import lda

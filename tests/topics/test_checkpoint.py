@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lowerbound.estimators import LatentDirichletAllocation
-from lowerbound.fit.archive import StorageError
+from lowerbound.store.archive import StorageError
 from lowerbound.topics.native import library
 from lowerbound.topics.watch import Trail
 

@@ -16,7 +16,7 @@ from lowerbound.topics.choice import (
 from lowerbound.topics.corpus import Corpus, open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
 from lowerbound.topics.xla import XlaEngine
 
 needs_kernel = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -8,7 +8,7 @@ from lowerbound.topics.completion import HeldOut, hold_out, score_words
 from lowerbound.topics.completion_split import split_tokens
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -20,10 +20,10 @@ from lowerbound.topics.inference import (
     topics_divergence,
 )
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
+from lowerbound.topics.one_run import run
+from lowerbound.topics.outcome import Run
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.record import Run
-from lowerbound.topics.run import run
 from lowerbound.topics.settings import Setting
 from tests.oracles import enumeration
 from tests.oracles import topics as oracle

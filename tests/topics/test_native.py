@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from lowerbound.topics.engine import Engine, Rule
+from lowerbound.topics.inference_steps import Engine, Rule
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

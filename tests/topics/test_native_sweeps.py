@@ -5,7 +5,7 @@ import pytest
 
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import RECOUNT, NativeEngine
+from lowerbound.topics.native.threaded import RECOUNT, NativeEngine
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 import lowerbound as lb
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.lda_program import latent_dirichlet_allocation, make_fit, rows_of
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
+from lowerbound.topics.one_run import run
+from lowerbound.topics.outcome import Run
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.program import latent_dirichlet_allocation, make_fit, rows_of
-from lowerbound.topics.record import Run
-from lowerbound.topics.run import run
 from lowerbound.topics.settings import Setting
 from tests.oracles import topics as oracle
 
@@ -192,14 +192,13 @@ def test_the_page_and_the_curve_of_many_topics(tmp_path, monkeypatch):
     """A posterior too large to draw from is shown by its exact moments; scores are per token."""
     pytest.importorskip("matplotlib").use("Agg")
     import lowerbound as lb
-    from lowerbound import report
     from lowerbound.estimators import LatentDirichletAllocation
 
     counts = np.random.default_rng(0).poisson(1.0, size=(200, 30))
     fit = LatentDirichletAllocation(4, inference="collapsed", max_passes=3).fit(counts).result_
     monkeypatch.setattr(report_module(), "DRAWN", 100)
     monkeypatch.setattr(type(fit), "sample", None)
-    page = report(fit, tmp_path / "page.html").read_text()
+    page = lb.report(fit, tmp_path / "page.html").read_text()
     assert "Posterior (first 60 of 120 elements)" in page
     assert f"{fit.mean('beta')[1, 29]:.3g}"[:4] in page
     ax = lb.plot.elbo(fit)
@@ -211,4 +210,4 @@ def test_the_page_and_the_curve_of_many_topics(tmp_path, monkeypatch):
 def report_module():
     import sys
 
-    return sys.modules["lowerbound.report"]
+    return sys.modules["lowerbound.reporting"]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lowerbound.topics import inference, record, run, watch
+from lowerbound.topics import inference, one_run, outcome, watch
 from lowerbound.topics.completion import hold_out
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
+from lowerbound.topics.one_run import split_corpus
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.run import split_corpus
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.watch import Watch
 from tests.oracles import topics as oracle
@@ -68,8 +68,8 @@ class Stream:
 
 def made(
     source, method: str, *, validation=(0.0, 0), priors: Priors = PRIORS, **changes
-) -> record.Run:
-    return run.run(
+) -> outcome.Run:
+    return one_run.run(
         ENGINE, open_corpus(source), priors, setting(method, **changes),
         validation=validation, progress=False,
     )  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_stream_and_memory_agree_where_the_order_is_the_same(method, monkeypat
     the length of a stream in its first pass, and needs it in none when a batch is all of it."""
     # A start takes documents drawn in memory, the first ones of a stream.
     monkeypatch.setattr(
-        run, "first_topics", lambda engine, reading, _, s: inference.random_topics(engine, V, s)
+        one_run, "first_topics", lambda engine, reading, _, s: inference.random_topics(engine, V, s)
     )
     held = documents()
     limits = {"batch_size": D, "passes": 5}
@@ -367,8 +367,8 @@ def test_the_elbo_of_many_documents_is_estimated_from_some():
     found = made(held, "svi", passes=3)
     reading = split_corpus(open_corpus(held), 0.0, 0, 0)[0]
     topics = ENGINE.place(found.topics)
-    whole, none = record.documents_terms(ENGINE, reading, PRIORS, topics)
-    part, error = record.documents_terms(ENGINE, reading, PRIORS, topics, 100)
+    whole, none = outcome.documents_terms(ENGINE, reading, PRIORS, topics)
+    part, error = outcome.documents_terms(ENGINE, reading, PRIORS, topics, 100)
     assert none == 0.0
     exact, estimate = sum(whole.values()), sum(part.values())
     assert abs(estimate - exact) < 0.02 * abs(exact)
@@ -385,11 +385,11 @@ def test_the_standard_error_is_that_of_the_estimate():
     for seed in range(200):
         order = np.random.default_rng(seed).permutation(len(held))
         reading = split_corpus(open_corpus(held.take(order)), 0.0, 0, 0)[0]
-        terms, error = record.documents_terms(ENGINE, reading, PRIORS, topics, 60)
+        terms, error = outcome.documents_terms(ENGINE, reading, PRIORS, topics, 60)
         estimates.append(sum(terms.values()))
         errors.append(error)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(estimates), rel=0.25)
-    whole, _ = record.documents_terms(ENGINE, reading, PRIORS, topics)
+    whole, _ = outcome.documents_terms(ENGINE, reading, PRIORS, topics)
     assert np.mean(estimates) == pytest.approx(
         sum(whole.values()), abs=6 * np.std(estimates) / np.sqrt(200)
     )

@@ -5,10 +5,10 @@ maps over many points in parts that fit in memory; a refusal, with the numbers, 
 """
 
 from lowerbound.cost.allowance import AFFORDABLE, Allowance, allowance, at_most
+from lowerbound.cost.estimate import Cost
+from lowerbound.cost.jaxpr_cost import numbers_computed, peak_bytes
 from lowerbound.cost.memory import Limits, limits
 from lowerbound.cost.parts import affordable_count, check_fits, mapped, run_bytes
-from lowerbound.cost.program import numbers_computed, peak_bytes
-from lowerbound.cost.record import Cost
 from lowerbound.cost.speed import Machine, machine
 from lowerbound.cost.work import Alternative, Work
 

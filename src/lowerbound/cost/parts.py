@@ -8,8 +8,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from lowerbound.cost.jaxpr_cost import peak_bytes
 from lowerbound.cost.memory import limits
-from lowerbound.cost.program import peak_bytes
 from lowerbound.errors import TooLargeError
 
 MEGABYTE = 1_000_000

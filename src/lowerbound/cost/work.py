@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowerbound.cost.record import Cost
+from lowerbound.cost.estimate import Cost
 from lowerbound.cost.speed import machine
 
 COMPILER = 60_000  # bytes that XLA keeps for an operation that it has compiled

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.em.gaussian import Block
 from lowerbound.em.objective import Data, Free, Objective
+from lowerbound.em.row_gaussians import Block
 
 STEPS = 100  # of a window
 _FIRST, _SECOND, _TINY = 0.9, 0.99, 1e-12

@@ -12,8 +12,8 @@ from jax import Array
 
 from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.em.climb import Point
-from lowerbound.em.gaussian import log_prob, moved
 from lowerbound.em.objective import Data, Objective, compiled
+from lowerbound.em.row_gaussians import log_prob, moved
 
 MOST, LEAST = 256, 32  # draws
 WORK = 2e10  # operations that a measurement may take

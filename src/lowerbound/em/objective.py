@@ -17,7 +17,7 @@ from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
 from lowerbound.compiled import Jitted, jit, quickly
-from lowerbound.em.gaussian import Block, entropy, moved
+from lowerbound.em.row_gaussians import Block, entropy, moved
 from lowerbound.model import Model
 from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.parameters import Parameter, parameter_inputs, parameter_name

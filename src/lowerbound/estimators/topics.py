@@ -17,7 +17,7 @@ from lowerbound.estimators.topics_settings import (
     engine_precision,
     learns,
 )
-from lowerbound.fit.result import Fit
+from lowerbound.result.fitted import Fit
 from lowerbound.topics.choice import (
     choose_batch,
     choose_engine,
@@ -26,15 +26,15 @@ from lowerbound.topics.choice import (
 from lowerbound.topics.completion import hold_out
 from lowerbound.topics.corpus import Corpus, open_corpus
 from lowerbound.topics.documents import joined
-from lowerbound.topics.engine import Engine
 from lowerbound.topics.export import pyldavis
 from lowerbound.topics.fitted import word_names
 from lowerbound.topics.inference import random_topics, take_step
+from lowerbound.topics.inference_steps import Engine
+from lowerbound.topics.lda_program import make_fit
+from lowerbound.topics.one_run import rule_of, run
+from lowerbound.topics.outcome import Run, advanced, unbegun
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.program import make_fit
 from lowerbound.topics.quality import Quality, quality, top_words
-from lowerbound.topics.record import Run, advanced, unbegun
-from lowerbound.topics.run import rule_of, run
 from lowerbound.topics.settings import Inference, Setting
 
 PASSES: Final = {"svi": 20, "cavi": 200, "collapsed": 100}

@@ -9,7 +9,7 @@ import numpy as np
 from lowerbound.errors import ArgumentError
 from lowerbound.topics.choice import INFERENCES
 from lowerbound.topics.corpus import Corpus
-from lowerbound.topics.engine import Engine
+from lowerbound.topics.inference_steps import Engine
 
 if TYPE_CHECKING:
     from lowerbound.estimators.topics import LatentDirichletAllocation

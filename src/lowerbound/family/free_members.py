@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from lowerbound.errors import ArgumentError
+from lowerbound.family.damped_newton import Local, minimise
 from lowerbound.family.exponential import Natural
-from lowerbound.family.newton import Local, minimise
 
 if TYPE_CHECKING:
     from lowerbound.family.free import Free

@@ -15,8 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from numpyro.distributions import Distribution
 
 from lowerbound.family import distributions, interval
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.matrices import (
+from lowerbound.family.definite import (
     inverse_cholesky,
     inverse_of,
     is_positive_definite,
@@ -24,6 +23,7 @@ from lowerbound.family.matrices import (
     symmetric,
     times_vector,
 )
+from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 
 __all__ = ["MultivariateNormal", "Normal", "TruncatedNormal"]
 

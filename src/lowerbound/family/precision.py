@@ -17,14 +17,14 @@ from jax.scipy.special import digamma, gammaln
 from numpyro.distributions import Distribution
 
 from lowerbound.family import distributions
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.matrices import (
+from lowerbound.family.definite import (
     inverse_cholesky,
     inverse_of,
     is_positive_definite,
     log_determinant,
     symmetric,
 )
+from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.family.special import (
     gamma_shape,
     interior,

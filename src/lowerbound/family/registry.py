@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowerbound.family.blocks import NormalGamma, NormalWishart
 from lowerbound.family.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.exponential import ExponentialFamily
 from lowerbound.family.free import Free
 from lowerbound.family.gaussian import MultivariateNormal, Normal, TruncatedNormal
+from lowerbound.family.joint_blocks import NormalGamma, NormalWishart
 from lowerbound.family.polya_gamma import InverseGaussian, Point, PolyaGamma
 from lowerbound.family.precision import Gamma, Wishart
 from lowerbound.family.simplex import Beta, Dirichlet

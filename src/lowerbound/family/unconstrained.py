@@ -19,12 +19,12 @@ from numpyro.distributions import transforms as bijections
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.family.bordered import (
+from lowerbound.family.bordered_gaussian import (
     covariance_bordered,
     log_prob_bordered,
     sample_bordered,
 )
-from lowerbound.family.noncentred import GivenParents, given_parents, mixture_size
+from lowerbound.family.noncentred_sites import GivenParents, given_parents, mixture_size
 from lowerbound.family.rowwise import (
     covariance_rows,
     log_prob_rows,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowerbound.errors import ArgumentError
-from lowerbound.fit import Fit
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
+from lowerbound.result.fitted import Fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

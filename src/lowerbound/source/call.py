@@ -13,7 +13,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.model.arguments import named_leaves
 from lowerbound.model.leaves import Column, is_data
 from lowerbound.source.arrays import Rows, open_rows
-from lowerbound.source.errors import RowError, StreamError
+from lowerbound.source.source_errors import RowError, StreamError
 
 Batch = dict[str, np.ndarray]
 

@@ -12,8 +12,8 @@ import numpy as np
 from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, batch_sizes, not_finite
-from lowerbound.source.errors import RowError, StreamError
 from lowerbound.source.regroup import length, regroup
+from lowerbound.source.source_errors import RowError, StreamError
 
 
 @dataclass(frozen=True)

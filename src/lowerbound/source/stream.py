@@ -9,9 +9,9 @@ from typing import Any
 
 from lowerbound.model.leaves import Column, column_names, is_frame, is_table
 from lowerbound.source.arrays import Rows, column_rows
-from lowerbound.source.errors import StreamError
 from lowerbound.source.iterable import open_iterable
 from lowerbound.source.parquet import open_parquet
+from lowerbound.source.source_errors import StreamError
 
 __all__ = ["Column", "stream"]
 

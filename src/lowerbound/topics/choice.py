@@ -11,9 +11,9 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.topics.corpus import Corpus
-from lowerbound.topics.engine import Engine
+from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.native import library
-from lowerbound.topics.native.engine import NativeEngine
+from lowerbound.topics.native.threaded import NativeEngine
 from lowerbound.topics.settings import Inference
 
 LONG: Final = 200  # tokens a document, from which mean field and collapsed inference hardly differ
@@ -78,7 +78,7 @@ def choose_engine(wanted: str, precision: str, threads: int | None, devices: Any
         if library() is not None:
             return NativeEngine(precision, threads or cores())
         warnings.warn(NativeKernelWarning(), stacklevel=4)
-    from lowerbound.fit.devices import placement
+    from lowerbound.compute.devices import placement
     from lowerbound.topics.xla import XlaEngine
 
     return XlaEngine(precision, placement(devices))

@@ -16,7 +16,7 @@ import numpy as np
 
 from lowerbound.topics.completion_split import split_tokens
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.engine import Engine
+from lowerbound.topics.inference_steps import Engine
 
 ITERATIONS: Final = 100
 TOLERANCE: Final = 1e-3

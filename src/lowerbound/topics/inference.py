@@ -19,7 +19,7 @@ import numpy as np
 from lowerbound.source.read_ahead import make_in_order, read_ahead
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
-from lowerbound.topics.engine import Engine, Local, Rule
+from lowerbound.topics.inference_steps import Engine, Local, Rule
 from lowerbound.topics.priors import Priors, dirichlet_divergence
 from lowerbound.topics.settings import Setting
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
 
-from lowerbound.topics.engine import Rule
+from lowerbound.topics.inference_steps import Rule
 
 STEPS: Final = 100
 DOCUMENTS: Final = 10_000  # that a prior is learned from, at most

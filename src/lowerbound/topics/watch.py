@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from lowerbound.fit.posterior import History
-from lowerbound.topics.checkpoint import Progress, Standing
-from lowerbound.topics.engine import Engine
+from lowerbound.result.posterior import History
 from lowerbound.topics.inference import Look
+from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.quality import top_words
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import WORDS, Snapshots, no_snapshots
+from lowerbound.topics.standing import Progress, Standing
 
 TRAILED: Final = ("elbo", "seconds", "held_out", "documents")
 PATIENCE: Final = 3  # looks without a gain

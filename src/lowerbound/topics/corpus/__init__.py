@@ -4,7 +4,7 @@ In: whatever a user has. Out: a `Corpus` of checked `Documents`, in memory or re
 pass, or an error that names the document and the word.
 """
 
-from lowerbound.topics.corpus.errors import (
+from lowerbound.topics.corpus.corpus_errors import (
     CorpusError,
     CorpusTypeError,
     CountError,

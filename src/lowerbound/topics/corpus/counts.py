@@ -12,7 +12,7 @@ from lowerbound.model.leaves import (
     table_columns,
     whole_array,
 )
-from lowerbound.topics.corpus.errors import (
+from lowerbound.topics.corpus.corpus_errors import (
     DENSE,
     LARGEST,
     CorpusError,

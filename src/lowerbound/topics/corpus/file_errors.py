@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.topics.corpus.errors import CorpusError
+from lowerbound.topics.corpus.corpus_errors import CorpusError
 
 
 class CorpusFileError(CorpusError):

@@ -12,7 +12,7 @@ import numpy as np
 
 from lowerbound.topics.corpus.counts import from_sparse, require_width
 from lowerbound.topics.corpus.file_errors import CorpusFileError
-from lowerbound.topics.corpus.parquet import stream_parquet
+from lowerbound.topics.corpus.parquet_corpus import stream_parquet
 from lowerbound.topics.corpus.streams import Stream
 from lowerbound.topics.corpus.tally import Tally
 from lowerbound.topics.corpus.vocabulary import Vocabulary

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from lowerbound.model.leaves import is_frame, is_sparse, is_table
+from lowerbound.topics.corpus.corpus_errors import CorpusError, CorpusTypeError, VocabularyError
 from lowerbound.topics.corpus.counts import (
     WORDS,
     from_dense,
@@ -18,7 +19,6 @@ from lowerbound.topics.corpus.counts import (
     from_sparse,
     grouped,
 )
-from lowerbound.topics.corpus.errors import CorpusError, CorpusTypeError, VocabularyError
 from lowerbound.topics.corpus.tally import Tally
 from lowerbound.topics.corpus.vocabulary import Vocabulary
 from lowerbound.topics.documents import Documents

@@ -4,6 +4,6 @@ In: documents packed into tables of a few lengths. Out: the steps of `topics.eng
 or, on a GPU, by a fused kernel.
 """
 
-from lowerbound.topics.xla.engine import XlaEngine
+from lowerbound.topics.xla.arrays_engine import XlaEngine
 
 __all__ = ["XlaEngine"]

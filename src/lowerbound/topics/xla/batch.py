@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from lowerbound.compiled import jit
-from lowerbound.fit.devices import ROWS, Placement
+from lowerbound.compute.devices import ROWS, Placement
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.xla.buckets import buckets, size_class
 

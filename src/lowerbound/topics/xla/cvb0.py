@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
-from lowerbound.fit.devices import Placement
+from lowerbound.compute.devices import Placement
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.xla.batch import (
     EACH,

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lowerbound.topics.engine import Rule
+from lowerbound.topics.inference_steps import Rule
+from lowerbound.topics.xla.branchless import digamma
 from lowerbound.topics.xla.rules import FLOORS, Solved
-from lowerbound.topics.xla.special import digamma
 
 REGISTERS: Final = 1 << 15  # elements of a document's weights that are kept at a time
 NARROW: Final = 128  # topics, up to which weights are kept

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lowerbound.topics.engine import Rule
-from lowerbound.topics.xla.special import digamma, log_gamma
+from lowerbound.topics.inference_steps import Rule
+from lowerbound.topics.xla.branchless import digamma, log_gamma
 
 FLOORS: Final = {"float32": 1e-30, "float64": 1e-280}  # times a count, its inverse is finite
 TILE_BYTES: Final = {"cpu": 1 << 24, "gpu": 1 << 28}  # of the gathered weights of a block of rows

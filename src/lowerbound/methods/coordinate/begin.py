@@ -1,0 +1,98 @@
+"""Before a run: its precision, the block that seeds its start, and the values given to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.compute.devices import Placement
+from lowerbound.compute.engine import Engine
+from lowerbound.errors import ArgumentError, TooManyComponentsError
+from lowerbound.methods.gaussian_value import Gaussian
+from lowerbound.methods.values import Method
+from lowerbound.model import Model
+
+
+def precision(method: Method, where: Placement | None = None) -> np.dtype[Any]:
+    """float64 on CPU and float32 on an accelerator, unless the method says otherwise."""
+    if method.precision is not None:
+        return np.dtype(method.precision)
+    platform = jax.default_backend() if where is None else where.platform
+    return np.dtype("float64" if platform == "cpu" else "float32")
+
+
+def assignments(engine: Engine, model: Model) -> int | None:
+    """The block of mixture assignments: one discrete variable per row, with components to index."""
+    plate = model.data_plate
+    discrete = [b for b in engine.joint.blocks if b.kind == "categorical" and not b.sequential]
+    if len(discrete) != 1:
+        return None
+    (block,) = discrete
+    rows = int(np.prod(block.batch_shape))
+    if plate is None:  # a vector of them, without a plate
+        if len(block.batch_shape) != 1 or rows < block.static["dim"]:
+            return None
+    elif rows != plate.size or block.sites[0] not in model.local:
+        return None
+    meets = [s for s in engine.joint.summands if block.number in s.blocks and len(s.blocks) > 1]
+    return block.number if meets else None
+
+
+def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
+    """A mixture needs a row for every component."""
+    if seeded is None:
+        return
+    rows = int(np.prod(engine.joint.blocks[seeded].batch_shape))
+    components = engine.joint.blocks[seeded].static["dim"]
+    if components > rows:
+        static = {
+            name: value
+            for name, value in zip(model.arguments.names, model.arguments.leaves, strict=True)
+            if name is None and value == components
+        }
+        name = "K" if static else f"Site '{engine.joint.blocks[seeded].sites[0]}'"
+        raise TooManyComponentsError(name, components, rows)
+
+
+def given_values(model: Model, method: Method | Gaussian) -> dict[str, Any]:
+    """The values to start from, checked against the model's sites."""
+    if not isinstance(method.init, Mapping):
+        return {}
+    given, kind = {}, type(method).__name__
+    for name, value in method.init.items():
+        if name not in model.latent:
+            raise ArgumentError(
+                f"{kind} got init for '{name}', which is no latent site of the model.\n"
+                f"Expected names among {', '.join(model.latent)}."
+            )
+        array = np.asarray(value, dtype=float)
+        expected = model.latent[name].shape
+        try:
+            array = np.broadcast_to(array, expected)
+        except ValueError:
+            raise ArgumentError(
+                f"{kind} got init['{name}'] of shape {np.shape(value)}.\n"
+                f"Expected the shape of the site, {expected}."
+            ) from None
+        if not np.isfinite(array).all():
+            raise ArgumentError(f"{kind} got init['{name}'] with NaN or infinite entries.\n"
+                                "Expected finite values of the site.")  # fmt: skip
+        values = model.latent[name].support_values
+        if values is not None:
+            array = np.argmin(abs(array[..., None] - np.asarray(values)), axis=-1)
+        given[name] = array
+    return given
+
+
+def check_partition(method: Method, model: Model) -> None:
+    """Every site that `blocks` names must be a latent site of the model."""
+    kind = type(method).__name__
+    for name in (name for block in method.blocks or () for name in block):
+        if name not in model.latent:
+            raise ArgumentError(
+                f"{kind} got blocks with the site '{name}', which is no latent site of the model.\n"
+                f"Expected names among {', '.join(model.latent)}."
+            )

@@ -1,0 +1,164 @@
+"""The stochastic engine: few draws a step, for posteriors of many dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import jaxpr_as_fun
+
+from lowerbound.ascent.adam import Adam, Free, parts, start, window
+from lowerbound.bound.many_draws import many_draws
+from lowerbound.compiled import jit, quickly
+from lowerbound.cost import allowance, mapped
+from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
+from lowerbound.methods.gaussian.engines import starts_of
+from lowerbound.methods.gaussian.target import POINT, Target, in_precision, value_and_gradient
+from lowerbound.methods.gaussian_value import Gaussian
+
+DRAWS, STEPS = 8, 100  # draws of a step, steps of a window
+RATES = (0.3, 0.1, 0.03, 0.01)  # tried in turn on the first window
+LEAST_RATE = 1e-3  # the rate falls tenfold, or so, each time that the ELBO rests
+WINDOWS = 100
+FIXED = 16  # draws for the mean
+MOST_STEPS = 1000  # quasi-Newton steps of the mean
+FLAT, LEVEL = 1e-3, 1e-10  # the slope, and the relative gain of a step, at which they end
+STATIONARY = 0.1  # the largest slope, in standard deviations, of a mean that is an answer
+_WIDTH = 0.1
+
+
+def solve_stochastic(
+    target: Target, method: Gaussian, rank: str | int, seed: int, watch: Watch
+) -> Solution:
+    """Noisy gradients by Adam for the scales; before and after, the mean over fixed draws.
+
+    The rate is found by trial, and halved whenever the ELBO rests. Noisy steps leave the mean far
+    away along directions in which log p changes slowly, quasi-Newton steps do not.
+    """
+    draws = DRAWS if method.draws is None else method.draws + method.draws % 2
+    columns = (
+        0 if rank == "diagonal" else min(int(rank) if rank != "full" else target.size, target.size)
+    )
+    run = _program(target, columns, draws)
+    rows = starts_of(target, method, seed)
+    free = _free(rows[int(np.argmax(target(rows)[0]))], columns, seed)
+    free, _ = centred(target, free, draw_seed(seed, 1))
+    with in_precision(target.dtype):
+        begun = start(_cast(free, target.dtype))
+        keys = jax.random.split(jax.random.key(draw_seed(seed, 0) % 2**31), WINDOWS)
+        trials = [run(begun, keys[0], rate, target.arguments) for rate in RATES]
+        later = [
+            run(t[0], keys[1], r, target.arguments) for t, r in zip(trials, RATES, strict=True)
+        ]
+    elbos = np.nan_to_num([float(t[1]) for t in later], nan=-np.inf, neginf=-np.inf)
+    chosen = int(np.argmax(elbos))
+    adam, rate, best = later[chosen][0], RATES[chosen], float(elbos[chosen])
+    watch.note(best)
+    resting, rested = 0, False
+    for number in range(2, WINDOWS):
+        with in_precision(target.dtype):
+            adam, elbo = run(adam, keys[number], rate, target.arguments)
+        watch.note(float(elbo))
+        if allowance().over:
+            break
+        gain = float(elbo) - best
+        best = max(best, float(elbo))
+        resting = resting + 1 if gain < method.tolerance * target.size**0.5 else 0
+        if resting < 2:
+            continue
+        if rate <= LEAST_RATE:
+            rested = True
+            break
+        rate, resting = 0.5 * rate, 0
+        best = float(elbo)
+    free, slope = centred(target, _cast(adam.average, np.dtype(float)), draw_seed(seed, 2))
+    converged = rested and slope <= STATIONARY
+    reason = "the ELBO rests at the smallest step" if rested else f"{WINDOWS * STEPS} steps"
+    reason = allowance().reason if not rested and allowance().over else reason
+    if rested and not converged:
+        reason = f"the mean would still move by {slope:.2g} standard deviations"
+        reason = reason if np.isfinite(slope) else f"{MOST_STEPS} steps of the mean"
+    parameters = {k: np.asarray(v, float) for k, v in parts(free).items()}
+    restarts = tuple(
+        GaussianRestart(float(elbo), 2 * STEPS, f"rate {rate:g}")
+        for elbo, rate in zip(elbos, RATES, strict=True)
+    )
+    return Solution(parameters, draws, converged, reason, restarts)
+
+
+def centred(target: Target, free: Free, seed: int) -> tuple[Free, float]:
+    """The best mean for given scales over fixed draws, and the largest slope left there.
+
+    Slopes are by the scale of an entry: where entries are independent, steps to the optimum.
+    """
+    from scipy.optimize import minimize
+
+    scale, loc = np.exp(np.asarray(free["log_scale"])), np.asarray(free["loc"])
+    size, columns = len(scale), free["factor"].shape[1] if "factor" in free else 0
+    noise = many_draws(FIXED, size + columns, seed)
+    moved = noise[:, :size]
+    if columns:
+        moved = moved + noise[:, size:] @ np.asarray(free["factor"]).T
+    program = _mean_program(target)
+
+    def slopes(steps: np.ndarray) -> tuple[float, np.ndarray]:
+        vectors = (loc + scale * (steps + moved)).astype(target.dtype)
+        with in_precision(target.dtype):
+            value, gradient = program(vectors, target.arguments)
+        value, slope = float(value), np.asarray(gradient, float) * scale
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            return 1e300, np.zeros(size)
+        return -value, -slope
+
+    limits = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "maxcor": 30}
+    options = {**limits, "gtol": FLAT, "ftol": LEVEL}
+    found = minimize(slopes, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
+    if not np.isfinite(found.x).all() or found.fun >= 1e300:
+        return free, np.inf
+    left = np.inf if found.nit >= MOST_STEPS else float(np.abs(found.jac).max())
+    return {**free, "loc": jnp.asarray(loc + scale * found.x)}, left
+
+
+def _mean_program(target: Target) -> Any:
+    """The average of log p over some points with that of its gradient, compiled."""
+    if "mean" not in target.compiled:
+
+        def run(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+            one = value_and_gradient(target.closed, data)
+            values, gradients = mapped(one, vectors, what=POINT)
+            return jnp.mean(values), jnp.mean(gradients, axis=0)
+
+        target.compiled["mean"] = jit(run) if target.size > 100 else quickly(run)
+    return target.compiled["mean"]
+
+
+def _cast(free: Free, dtype: np.dtype[Any]) -> Free:
+    return {name: np.asarray(part, dtype) for name, part in free.items()}  # type: ignore[misc]
+
+
+def _free(row: np.ndarray, columns: int, seed: int) -> Free:
+    free = {"loc": jnp.asarray(row), "log_scale": jnp.full(row.shape, np.log(_WIDTH))}
+    if columns:
+        rng = np.random.default_rng(seed)
+        free["factor"] = jnp.asarray(0.1 * rng.standard_normal((len(row), columns)) / columns**0.5)
+    return free
+
+
+def _program(target: Target, columns: int, draws: int) -> Any:
+    """One window of steps, compiled."""
+    key = ("window", columns, draws)
+    if key not in target.compiled:
+
+        def run(adam: Adam, key: Array, rate: Array, data: dict[str, Array]) -> tuple[Adam, Array]:
+            leaves = jax.tree.leaves(data)
+
+            def function(vector: Array) -> Array:
+                return jnp.asarray(jaxpr_as_fun(target.closed)(vector, *leaves)[0])
+
+            return window(function, adam, key, rate, STEPS, draws)
+
+        target.compiled[key] = jit(run) if target.size > 100 else quickly(run)
+    return target.compiled[key]

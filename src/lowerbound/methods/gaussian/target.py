@@ -1,0 +1,181 @@
+"""log p on the unconstrained space with its gradient, compiled for batches of points."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from lowerbound.compiled import equations, jit, quickly, settled
+from lowerbound.compute.bounded_loops import bounded, has_open_loops
+from lowerbound.compute.engine import in_background
+from lowerbound.cost import affordable_count, allowance, machine, numbers_computed
+from lowerbound.errors import TooLongToCompileError, TooSlowError
+from lowerbound.model import Model
+from lowerbound.model.coordinates import Coordinates
+from lowerbound.model.dependence import digest
+
+BATCH = 64  # points that are evaluated together
+MANY = 200  # dimensions
+MOST_NUMBERS = 20_000_000  # that one batch may hold
+ROUGHLY = 5_000_000  # numbers that a batch may compute before its memory is looked at closely
+LONG = 5.0  # seconds after which the pace of some points tells that of all
+POINT = "the log density with its gradient at one point"
+QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
+QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer programs of small steps
+UNROLLED = 10_000  # operations whose compilation is foreseen
+_CACHE_SIZE = 32
+_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """f(u) = log p(x, z(u)) + log |dz/du| of one model with its data.
+
+    `closed` is the traced f(u, data) in the precision `dtype`, and `arguments` the data in that;
+    `compiled` holds what equal programs share.
+    """
+
+    coordinates: Coordinates
+    data: dict[str, Any]
+    arguments: dict[str, Any]
+    closed: ClosedJaxpr
+    dtype: np.dtype[Any]
+    batch: int
+    compiled: dict[object, Any]
+
+    @property
+    def size(self) -> int:
+        """The dimension of u."""
+        return self.coordinates.size
+
+    def __call__(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients at the rows of `vectors`, in double precision."""
+        program = self.prepare().result()
+        values, gradients, began = [], [], time.perf_counter()
+        for begin in range(0, len(vectors), self.batch):
+            _check_pace(began, begin, len(vectors))
+            some = vectors[begin : begin + self.batch]
+            whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
+            whole[: len(some)] = some
+            with in_precision(self.dtype):
+                value, gradient = settled(program(whole, self.arguments))
+            values.append(np.asarray(value, float)[: len(some)])
+            gradients.append(np.asarray(gradient, float)[: len(some)])
+        return np.concatenate(values), np.concatenate(gradients)
+
+    def prepare(self) -> Future[Any]:
+        """The program, compiled in the background."""
+        if "batch" not in self.compiled:
+
+            def batch(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+                found: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(
+                    vectors
+                )
+                return found
+
+            shape = np.zeros((self.batch, self.size), self.dtype)
+            _check_compilation(equations(self.closed.jaxpr))
+            quick = is_quick(self.closed.jaxpr)
+            jitted = quickly(batch) if quick else jit(batch)
+            with jax.default_matmul_precision("highest"), in_precision(self.dtype):
+                lowered = jitted.lower(shape, self.arguments)
+            self.compiled["batch"] = in_background(lowered.compile)
+        future: Future[Any] = self.compiled["batch"]
+        return future
+
+
+def _check_pace(began: float, done: int, total: int) -> None:
+    """Raise TooSlowError where some points have shown that all of them cannot be afforded."""
+    spent, most = time.perf_counter() - began, allowance().seconds
+    if done and spent > LONG and spent * total / done > most:
+        raise TooSlowError(total, spent * total / done, most)
+
+
+def _check_compilation(operations: int) -> None:
+    """Raise TooLongToCompileError where XLA would take longer than the fit may: it cannot stop."""
+    most = allowance().seconds
+    if operations < UNROLLED or most == math.inf:
+        return
+    seconds = operations * machine().equation
+    if seconds > most:
+        raise TooLongToCompileError(operations, seconds, most)
+
+
+def is_quick(jaxpr: Any) -> bool:
+    """Whether a density is compiled quickly: it is small, or many small operations (a loop that
+    the program has unrolled), on which the compiler's optimisation takes longer than it saves.
+    """
+    most = max(QUICK_BELOW, QUICK_PER_EQUATION * equations(jaxpr))
+    return numbers_computed(jaxpr) <= most
+
+
+def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
+    """Log p and its gradient as a function of one vector u."""
+    leaves = jax.tree.leaves(data)
+    both = jax.value_and_grad(lambda vector: jaxpr_as_fun(closed)(vector, *leaves)[0])
+    return bounded(both, closed.in_avals[0]) if has_open_loops(closed) else both
+
+
+def target_for(
+    model: Model,
+    dtype: np.dtype[Any] | None = None,
+    noncentred: Collection[str] = (),
+    numbers: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Target:
+    """The target of a model; equal programs, with whatever data, share what is compiled.
+
+    `numbers` join the data: how far the sites that are not centred are so.
+    """
+    dtype = np.dtype(float) if dtype is None else dtype
+    coordinates = Coordinates.of(model, noncentred)
+    data = {**model.arguments.data, **numbers}
+    arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
+    vector = np.zeros(coordinates.size, dtype)
+    with in_precision(dtype):
+        closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
+    sites = sorted(coordinates.shapes.items())
+    key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
+    compiled = _programs.setdefault(key, {})
+    _programs.move_to_end(key)
+    while len(_programs) > _CACHE_SIZE:
+        _programs.popitem(last=False)
+    largest = max((np.size(a) for a in data.values()), default=1) + coordinates.size
+    if coordinates.size > MANY:  # fewer draws than that are wanted at a time
+        largest = max(largest, numbers_computed(closed.jaxpr))
+    batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
+    if batch * numbers_computed(closed.jaxpr) > ROUGHLY:
+        with in_precision(dtype):
+            both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
+        batch = affordable_count(both.jaxpr, batch, POINT)
+    return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
+
+
+def in_precision(dtype: np.dtype[Any]) -> AbstractContextManager[Any]:
+    """The types of a program: those of its author's own runs in single precision, or double.
+
+    A program's loops carry numbers of the default type beside those of its arguments: with
+    arguments in single precision and doubles as the default, they would not agree.
+    """
+    context: AbstractContextManager[Any] = jax.enable_x64(dtype == np.float64)
+    return context
+
+
+def _in_dtype(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Data in the precision of the program."""
+    if array.dtype.kind == "f":
+        return array.astype(dtype)
+    if array.dtype.kind in "iu" and dtype != np.float64 and array.dtype.itemsize == 8:
+        return array.astype(f"{array.dtype.kind}4")
+    return array

@@ -1,0 +1,72 @@
+"""Several ascents side by side, with the points of all of them evaluated in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowerbound.ascent.gaussian_step import CONVERGED, RUNNING, SETTLED, Ascent, advance
+from lowerbound.bound.fixed_draws import averaged, points
+from lowerbound.cost import allowance
+
+LEFT_BEHIND, JOINED = 4, 5  # the status of an ascent stopped for others: below them, or with them
+
+Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Sieve = Callable[[list[Ascent]], list[Ascent]]
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One ascent: where it came to."""
+
+    state: Ascent
+    iterations: int
+    history: tuple[float, ...]
+
+    @property
+    def elbo(self) -> float:
+        """The ELBO over the draws of the ascent; -inf when no point was finite."""
+        return float(self.state.found.elbo)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the ascent came to rest."""
+        return int(self.state.status) in (CONVERGED, SETTLED)
+
+
+def side_by_side(
+    evaluate: Evaluate,
+    draws: np.ndarray,
+    begun: Sequence[Ascent],
+    tolerance: float,
+    limit: int,
+    diagonal: bool = False,
+    sieve: Sieve = list,
+) -> list[Climb]:
+    """Ascend from all starts until each has come to rest, or `sieve` has stopped it.
+
+    `evaluate(vectors, owners)` gives log p and its gradient at the rows, where the row i belongs to
+    the ascent number owners[i].
+    """
+    states = list(begun)
+    histories: list[list[float]] = [[] for _ in states]
+    for _ in range(limit):
+        active = [i for i, state in enumerate(states) if state.status == RUNNING]
+        if not active or allowance().over:
+            break
+        wanted = [points(draws, states[i].trial_loc, states[i].trial_root) for i in active]
+        values, gradients = evaluate(np.concatenate(wanted), np.repeat(active, len(draws)))
+        for number, i in enumerate(active):
+            own = slice(number * len(draws), (number + 1) * len(draws))
+            found = averaged(draws, values[own], gradients[own], states[i].trial_root)
+            states[i] = advance(states[i], found, tolerance, diagonal)
+            histories[i].append(float(states[i].found.elbo))
+        states = sieve(states)
+    return [Climb(s, len(h), tuple(h)) for s, h in zip(states, histories, strict=True)]
+
+
+def stopped(state: Ascent, status: int) -> Ascent:
+    """The ascent, ended for the sake of others."""
+    return state._replace(status=np.full((), status))

@@ -1,0 +1,252 @@
+"""Structured VI by conditioning: q(theta) q(z | theta), theta a few scalars on an adaptive grid.
+
+The ELBO of the whole is log of the integral of exp(ELBO given theta), which no other q with the
+same factors of z exceeds: it is never below mean field's.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.cost import allowance
+from lowerbound.errors import ArgumentError, ConvergenceWarning
+from lowerbound.family.conditioned import Conditioned
+from lowerbound.methods.grid.conditional import (
+    Solver,
+    conditioned,
+    exact_solver,
+    point_solver,
+    transforms_of,
+)
+from lowerbound.methods.grid.lattice import APART, UNEVEN, Lattice, filled, lattice_for, refined
+from lowerbound.methods.grid.profile import Profile
+from lowerbound.model import Model
+from lowerbound.model.prior_points import improper_sites
+from lowerbound.run.bar import Bar
+
+BUDGET = 4000  # nodes
+REFINEMENTS = 6
+GAIN = 4.0  # by which half the spacing lessens the difference of even and odd nodes, at least
+ROUNDED = {1: 16, 2: 8, 3: 4}  # what the nodes along an axis are a multiple of
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedRun:
+    """A finished run: q(theta) q(z | theta), its ELBO, and what happened.
+
+    `history` has the ELBO after every refinement of the grid, `seconds` the time of each;
+    `weights` are the probabilities of the nodes, of which `nodes` were solved.
+    """
+
+    family: Conditioned
+    parameters: dict[str, Any]
+    elbo: float
+    history: np.ndarray
+    seconds: np.ndarray
+    nodes: int
+    converged: bool
+    stop_reason: str
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The probability of every node of the grid."""
+        weights: np.ndarray = np.exp(self.parameters["log_weights"])
+        return weights
+
+
+def run_conditioned(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    sites: Sequence[str],
+    inner_factory: Callable[[Model, Sequence[str]], Solver] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    start: Mapping[str, Any] | None = None,
+    budget: int = BUDGET,
+) -> ConditionedRun:
+    """Structured VI on a traced model, given `sites`; exact updates of the rest by default.
+
+    `inner_factory` makes another solver of the conditioned program. `start` are values of the
+    sites near which the posterior is looked for, instead of a scan over many scales.
+    """
+    clock = time.perf_counter()
+    with jax.enable_x64(True):
+        transforms = transforms_of(model, sites)
+        if len(sites) == len(model.latent):
+            solver = point_solver(model)
+        elif inner_factory is None:
+            solver = exact_solver(conditioned(model, sites, args, kwargs), sites, transforms, seed)
+        else:
+            solver = inner_factory(conditioned(model, sites, args, kwargs), sites)
+        profile = Profile(solver, sites, transforms, improper_sites(model.latent))
+        with Bar(progress, budget, "conditioning", "node") as bar:
+            lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
+            history, seconds, seen = [], [], []
+            while True:
+                lattice = filled(profile, lattice, budget)
+                history.append(lattice.log_total(profile))
+                seconds.append(time.perf_counter() - clock)
+                bar.update(len(lattice.known), f"ELBO {history[-1]:.6g}")
+                seen.append(lattice.uneven(profile))
+                smooth = seen[-1].max() < UNEVEN[len(sites)]
+                # Half the spacing takes twice the nodes.
+                room = lattice.complete and 2 * len(lattice.known) <= budget
+                last = not room or len(history) > REFINEMENTS or allowance().over
+                if smooth or last or (_at_an_edge(seen) and lattice.apart(profile) < APART):
+                    break
+                lattice = refined(lattice, int(np.argmax(seen[-1])))
+        solver.finish()
+        family = Conditioned(tuple(sites), transforms, solver.family, solver.compiled)
+        parameters = _parameters(profile, lattice)
+    count, worst, apart = len(lattice.known), float(seen[-1].max()), lattice.apart(profile)
+    converged = lattice.complete and (smooth or apart < APART)
+    if converged and smooth:
+        reason = f"converged: even and odd nodes of {count} agree to {worst:.1e} nats"
+    elif converged:
+        reason = (
+            f"converged: means and sds by even and odd nodes of {count} agree to {apart:.2g} sds "
+            f"(their masses to {worst:.1e} nats)"
+        )
+    elif lattice.complete:
+        reason = f"stopped: even and odd nodes of {count} differ by {worst:.1e} nats"
+        reason += "" if room else f", and half their spacing exceeds the budget of {budget} nodes"
+    else:
+        reason = f"stopped: reached the budget of {budget} nodes"
+    if not converged and allowance().over:
+        reason = f"stopped: {allowance().reason}, after {count} nodes"
+    if not converged:
+        remedy = (
+            "Means and sds of all sites rest on a grid that is too coarse for the posterior of "
+            f"{', '.join(sites)}. Condition on fewer of them, or give them tighter priors."
+        )
+        if allowance().over:
+            kind = "CAVI" if inner_factory is None else "Gaussian"
+            remedy += " " + allowance().remedy(f"{kind}(condition={tuple(sites)})")
+        warnings.warn(ConvergenceWarning(reason.removeprefix("stopped: "), remedy), stacklevel=3)
+    return ConditionedRun(
+        family,
+        parameters,
+        history[-1],
+        np.asarray(history),
+        np.asarray(seconds),
+        count,
+        converged,
+        reason,
+    )
+
+
+def _at_an_edge(seen: Sequence[np.ndarray]) -> bool:
+    """Whether half the spacing brought even and odd nodes hardly nearer to each other.
+
+    Where a density is smooth, their difference vanishes faster than any power of the spacing.
+    """
+    return len(seen) > 1 and bool(seen[-1].max() > seen[-2].max() / GAIN)
+
+
+def _unconstrained(
+    sites: Sequence[str], transforms: Sequence[Any], start: Mapping[str, Any] | None
+) -> np.ndarray | None:
+    """The point of the given values on the unconstrained space."""
+    if start is None:
+        return None
+    point = np.asarray(
+        [
+            float(transform.inv(jnp.asarray(start[site], float)))
+            for site, transform in zip(sites, transforms, strict=True)
+        ]
+    )
+    if not np.isfinite(point).all():
+        site = sites[int(np.argmin(np.isfinite(point)))]
+        raise ArgumentError(
+            f"The start of '{site}' is {start[site]}.\nExpected a value inside its support."
+        )
+    return point
+
+
+def _parameters(profile: Profile, lattice: Lattice) -> dict[str, Any]:
+    """The parameters of the density: the box around the lattice, gaps continued from the nodes.
+
+    The box around a curved lattice may have twenty times its nodes: solutions are kept once.
+    """
+    nodes = np.asarray(list(lattice.known))
+    numbers = np.asarray(list(lattice.known.values()))
+    first, last = nodes.min(axis=0), nodes.max(axis=0)
+    # Rounded up, so that fits of other data mostly have grids of the same shape: a gap costs
+    # nothing, and what is compiled for one shape serves them all.
+    unit = ROUNDED[nodes.shape[1]]
+    shape = tuple(int(-(-n // unit) * unit) for n in last - first + 1)
+    place = tuple((nodes - first).T)
+    values = np.full(shape, np.nan)
+    values[place] = profile.values[numbers]
+    top = profile.values[numbers].max()
+    values[np.isneginf(values)] = np.nan
+    values = continued(values, top)
+    solved = np.full(shape, -1)
+    solved[place] = np.where(np.isfinite(profile.values[numbers]), numbers, -1)
+    flat = solved.ravel()
+    gaps = np.flatnonzero(flat < 0)
+    if len(gaps):
+        index = np.stack(np.unravel_index(gaps, shape), axis=1) + first
+        flat[gaps] = profile.nearest(lattice.points(index))
+    log_weights = values - top
+    log_weights -= np.log(np.exp(log_weights).sum())
+    used, which = np.unique(flat, return_inverse=True)
+    return {
+        "origin": lattice.origin,
+        "axes": lattice.axes,
+        "first": lattice.spacing * first,
+        "spacing": lattice.spacing,
+        "log_weights": log_weights,
+        "solved": which.ravel(),
+        "inner": profile.solution(np.pad(used, (0, _rounded(len(used)) - len(used)), "edge")),
+    }
+
+
+def _rounded(count: int) -> int:
+    """The count or a little more, one of few sizes, for the same reason as above."""
+    unit = 1 << max(count.bit_length() - 3, 0)
+    return -(-count // unit) * unit
+
+
+def continued(values: np.ndarray, top: float) -> np.ndarray:
+    """The values with gaps (NaN) continued in straight lines from inside, far below `top`.
+
+    An interpolation of the log density then has no cliff to ring at.
+    """
+    values = values.copy()
+    ceiling, floor = np.nanmin(values), top - 100.0
+    while np.isnan(values).any():
+        guesses = []
+        for axis in range(values.ndim):
+            for step in (1, -1):
+                near, far = (_shifted(values, axis, step * by) for by in (1, 2))
+                guesses.append(np.where(np.isnan(far), near, 2 * near - far))
+        stacked = np.stack(guesses)
+        known = ~np.isnan(stacked)
+        guess = np.where(known, stacked, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        gaps = np.isnan(values) & known.any(axis=0)
+        values[gaps] = np.clip(guess[gaps], floor, max(ceiling, floor))
+    return values
+
+
+def _shifted(values: np.ndarray, axis: int, by: int) -> np.ndarray:
+    """The values `by` places on along an axis; NaN from beyond the ends."""
+    moved = np.full(values.shape, np.nan)
+    count = values.shape[axis]
+    if abs(by) >= count:
+        return moved
+    take = [slice(None)] * values.ndim
+    put = [slice(None)] * values.ndim
+    take[axis] = slice(max(by, 0), count + min(by, 0))
+    put[axis] = slice(max(-by, 0), count + min(-by, 0))
+    moved[tuple(put)] = values[tuple(take)]
+    return moved

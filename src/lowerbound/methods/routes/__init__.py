@@ -1,0 +1,1 @@
+"""From a method to what runs it: programs that are rewritten first, sites summed out first."""

@@ -1,0 +1,188 @@
+"""Opening a call for minibatches: which rows, how many at a time, and the model on the first."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowerbound.compute.devices import Placement, placement
+from lowerbound.compute.placed import gathered
+from lowerbound.compute.spread import check_agreement
+from lowerbound.errors import ArgumentError
+from lowerbound.methods.coordinate.begin import check_partition, precision
+from lowerbound.methods.stochastic.minibatch import (
+    Before,
+    Minibatch,
+    RowPlan,
+    find_rows,
+    prepare,
+    trace_batch,
+)
+from lowerbound.methods.values import SVI
+from lowerbound.model import Model
+from lowerbound.run.resume import fingerprint
+from lowerbound.source import Batches, Call, open_call
+
+BATCH = 8192
+START_ROWS = 8192  # rows on which the start of a mixture is found
+HELD_OUT = 1000  # at most; and no more than a twentieth of the rows
+FEWEST_HELD_OUT = 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model call opened for minibatches: its rows, and the model on the first of them."""
+
+    call: Call
+    plan: RowPlan
+    batches: Batches
+    model: Model
+    where: Placement | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A call opened for minibatches, with the model derived on the first of them."""
+
+    reading: Reading
+    batch: Minibatch
+    before: Before | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model on the first batch."""
+        return self.reading.model
+
+    @property
+    def batches(self) -> Batches:
+        """All batches."""
+        return self.reading.batches
+
+    @property
+    def where(self) -> Placement | None:
+        """The devices over which rows are spread."""
+        return self.reading.where
+
+    def start_rows(self) -> tuple[Model, Minibatch]:
+        """The model on enough rows to find the components of a mixture."""
+        batches, batch = self.batches, self.batch
+        count = -(-min(START_ROWS, batches.total) // batches.size)
+        if count == 1:
+            return self.model, batch
+        chunk = rows_of_batches(batches, count, self.where)
+        rows = {n: a.reshape((-1, *a.shape[2:]))[: batches.total] for n, a in chunk.items()}
+        call, plan = self.reading.call, self.reading.plan
+        model = trace_batch(self.model.function, call, plan, rows)
+        dtype, partition = batch.rows.engine.dtype, batch.partition
+        small = prepare(model, plan.names, dtype, partition, False, batch.origins, self.before)
+        return model, small
+
+    def weighted(self) -> Minibatch:
+        """The batch with a weight for each row."""
+        batch, names = self.batch, self.reading.plan.names
+        dtype, partition = batch.rows.engine.dtype, batch.partition
+        return prepare(self.model, names, dtype, partition, True, batch.origins, self.before)
+
+
+def open_rows(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: SVI,
+    seed: int,
+    before: Before | None = None,
+) -> Setting:
+    """Derive the model on the first batch of its rows."""
+    reading = read_rows(function, args, kwargs, method, seed)
+    dtype = precision(method, reading.where)
+    names = reading.plan.names
+    batch = prepare(reading.model, names, dtype, method.blocks, before=before)
+    return Setting(reading, batch, before)
+
+
+def read_rows(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    method: SVI,
+    seed: int,
+) -> Reading:
+    """Decide which arguments are rows, and trace the model on the first batch of them."""
+    call = open_call(function, args, kwargs)
+    plan = find_rows(function, call, method.plate)
+    source = call.source(plan.names)
+    held_out = held_out_count(method, plan.total)
+    where = placement(method.devices)
+    if where is not None and where.processes > 1:
+        words = fingerprint(function, args, kwargs)
+        check_agreement({name: zlib.crc32(text.encode()) for name, text in words.items()}, where)
+    size = batch_size(method, plan.total - held_out, where)
+    part = (0, 1) if where is None else (where.process, where.processes)
+    batches = Batches(source, size, seed, method.sampling, held_out, part)
+    first = {n: a[0] for n, a in rows_of_batches(batches, 1, where).items()}
+    model = trace_batch(function, call, plan, with_missing(first, call.masked))
+    check_partition(method, model)
+    return Reading(call, plan, batches, model, where)
+
+
+def with_missing(rows: Mapping[str, Any], masked: Set[str]) -> dict[str, Any]:
+    """The rows to trace a model on: each argument with missing entries has some among them.
+
+    A later batch may have entries missing where this one has none, and two arguments may have the
+    same entries missing here alone: so row k is marked as missing in the k-th such argument.
+    """
+    names = [name for name in rows if name in masked]
+    found = {name: np.ma.getmaskarray(rows[name]) for name in names}
+    if not names or (len(names) == 1 and found[names[0]].any()):
+        return dict(rows)
+    count = len(rows[names[0]])
+    if count <= len(names):
+        raise ArgumentError(
+            f"A batch has {count} rows, and entries are missing in {', '.join(names)}.\n"
+            f"Expected batches of at least {len(names) + 1} rows, from which the sites with "
+            "missing entries can be told. Use a larger batch_size."
+        )
+    marked = {}
+    for k, name in enumerate(names):
+        mask = found[name].copy()
+        mask[k] = True
+        marked[name] = np.ma.array(np.ma.getdata(rows[name]), mask=mask)
+    return {**rows, **marked}
+
+
+def rows_of_batches(batches: Batches, count: int, where: Placement | None) -> dict[str, Any]:
+    """The first batches, whole on every process: arrays (count, size, *row)."""
+    chunks = batches.chunks(0, count, count)
+    own = next(chunks)
+    chunks.close()
+    return gathered(own, where, axis=1)
+
+
+def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
+    """Rows per step, an equal part of them on each device."""
+    devices = 1 if where is None else where.count
+    size = method.batch_size
+    if size is None:
+        return min(BATCH, rows) // devices * devices or rows
+    if size % devices:
+        raise ArgumentError(
+            f"SVI got batch_size={size} for {devices} devices.\nExpected a multiple of {devices}, "
+            f"as many rows on each device. Use batch_size={-(-size // devices) * devices}."
+        )
+    return size
+
+
+def held_out_count(method: SVI, total: int) -> int:
+    """How many rows to set aside."""
+    if method.memoized and method.monitor == "auto":
+        return 0  # the ELBO itself is there to stop by
+    if isinstance(method.monitor, int):
+        return int(method.monitor)
+    if not isinstance(method.monitor, str):
+        return 0
+    count = min(HELD_OUT, total // 20)
+    return count if count >= FEWEST_HELD_OUT else 0

@@ -1,0 +1,145 @@
+"""Variational families as plain records, for files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpyro.distributions import biject_to
+
+from lowerbound.errors import ArgumentError
+from lowerbound.family.conditioned import Conditioned
+from lowerbound.family.meanfield import MeanField
+from lowerbound.family.nothing import Nothing
+from lowerbound.family.product import Product
+from lowerbound.family.score_product import ScoreProduct
+from lowerbound.family.summed import Summed
+from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.variational import Variational
+from lowerbound.joint import Block
+from lowerbound.joint.blocks import Layout
+from lowerbound.model import Model
+from lowerbound.model.coordinates import Coordinates
+from lowerbound.model.noncentred import centring, centring_name
+from lowerbound.model.supports import support_from, support_record
+
+Sites = Mapping[str, Mapping[str, Any]]
+
+
+def family_record(family: Variational) -> dict[str, Any]:
+    """A family without its parameters; supports of sites are with the sites of the fit."""
+    match family:
+        case MeanField():
+            return {"kind": "mean field", "blocks": [_block_record(b) for b in family.blocks]}
+        case Conditioned():
+            inner = family_record(family.inner)
+            return {"kind": "conditioned", "sites": list(family.sites), "inner": inner}
+        case UnconstrainedGaussian():
+            supports = {}
+            noncentred = family.coordinates.noncentred
+            for name in (n for n in family.coordinates.shapes if n not in noncentred):
+                support = family.coordinates.supports.get(name)
+                supports[name] = None if support is None else support_record(support)
+                if supports[name] is None:
+                    raise ArgumentError(
+                        f"The support of site '{name}' depends on other sites, or is of a kind "
+                        "that files do not know, so the fit cannot be saved.\nExpected fixed "
+                        "supports such as constraints.positive. Keep draws of it instead: "
+                        "fit.sample(1000)."
+                    )
+            return {
+                "kind": "gaussian",
+                "shapes": {n: tuple(s) for n, s in family.coordinates.shapes.items()},
+                "supports": supports,
+                "noncentred": {n: float(centring(n, family.data)) for n in sorted(noncentred)},
+            }
+        case Product():
+            parts = {
+                "gaussian": family_record(family.gaussian),
+                "exact": family_record(family.exact),
+            }
+            return {"kind": "product", "sites": list(family.sites), **parts}
+        case ScoreProduct():
+            inner = family_record(family.inner)
+            return {"kind": "score", "sites": list(family.sites), "inner": inner}
+        case Nothing():
+            return {"kind": "nothing"}
+        case Summed():
+            discrete = list(family.summation.names)
+            return {"kind": "summed", "names": discrete, "inner": family_record(family.inner)}
+    raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
+
+
+def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
+    """The family of a record."""
+    match record["kind"]:
+        case "mean field":
+            return MeanField.of(tuple(_block(b) for b in record["blocks"]))
+        case "conditioned":
+            names = tuple(record["sites"])
+            transforms = tuple(biject_to(support_from(sites[n]["support"])) for n in names)
+            return Conditioned(names, transforms, family_from(record["inner"], sites))
+        case "gaussian":
+            shapes = {n: tuple(s) for n, s in record["shapes"].items()}
+            supports = {n: support_from(s) for n, s in record["supports"].items()}
+            centrings = record.get("noncentred", {})
+            coordinates = Coordinates(None, shapes, supports, frozenset(centrings))
+            data = {centring_name(name): np.asarray(c) for name, c in centrings.items()}
+            return UnconstrainedGaussian(coordinates, data)
+        case "product":
+            gaussian = family_from(record["gaussian"], sites)
+            exact = family_from(record["exact"], sites)
+            assert isinstance(gaussian, UnconstrainedGaussian)
+            assert isinstance(exact, MeanField)
+            return Product(tuple(record["sites"]), gaussian, exact)
+        case "score":
+            inner = family_from(record["inner"], sites)
+            assert isinstance(inner, UnconstrainedGaussian)
+            return ScoreProduct(tuple(record["sites"]), inner)
+        case "nothing":
+            return Nothing()
+        case "summed":  # the discrete sites come back with the data
+            return family_from(record["inner"], sites)
+    raise ValueError(f"no family is called {record['kind']!r}")
+
+
+def noncentred_sites(family: Variational) -> frozenset[str]:
+    """The sites whose coordinates need the program: its location and scale of each."""
+    match family:
+        case UnconstrainedGaussian():
+            return family.coordinates.noncentred
+        case Conditioned() | ScoreProduct() | Summed():
+            return noncentred_sites(family.inner)
+        case Product():
+            return noncentred_sites(family.gaussian)
+    return frozenset()
+
+
+def with_program(family: Variational, model: Model) -> Variational:
+    """A family from a file, whose non-centred coordinates are now those of a traced program."""
+    if not noncentred_sites(family):
+        return family
+    match family:
+        case UnconstrainedGaussian():
+            coordinates = Coordinates.of(model, family.coordinates.noncentred)
+            return UnconstrainedGaussian(coordinates, {**model.arguments.data, **family.data})
+        case Conditioned() | ScoreProduct():
+            inner = with_program(family.inner, model)
+            return dataclasses.replace(family, inner=inner)  # type: ignore[arg-type]
+        case Product():
+            gaussian = with_program(family.gaussian, model)
+            return dataclasses.replace(family, gaussian=gaussian)  # type: ignore[arg-type]
+    return family
+
+
+def _block_record(block: Block) -> dict[str, Any]:
+    record = {f.name: getattr(block, f.name) for f in dataclasses.fields(Block)}
+    layouts = {name: dataclasses.asdict(layout) for name, layout in block.layouts.items()}
+    return {**record, "layouts": layouts}
+
+
+def _block(record: Mapping[str, Any]) -> Block:
+    layouts = {name: Layout(**layout) for name, layout in record["layouts"].items()}
+    return Block(**{**record, "layouts": layouts})

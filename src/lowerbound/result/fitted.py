@@ -1,0 +1,310 @@
+"""The result of a fit: the variational posterior, and the record of how it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.ascent import State
+from lowerbound.compute.engine import engine_for
+from lowerbound.cost import check_fits
+from lowerbound.errors import ArgumentError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.family.variational import Variational
+from lowerbound.joint import inputs_of
+from lowerbound.model import Model, trace_model
+from lowerbound.model.augment import augmented, auxiliary_of
+from lowerbound.model.supports import support_record
+from lowerbound.model.trees import with_values
+from lowerbound.result.new_rows import new_call
+from lowerbound.result.plan import Plan
+from lowerbound.result.posterior import History, Posterior, Restart
+from lowerbound.result.predictive import (
+    derived_sites,
+    local_factors,
+    predictive_sites,
+    row_densities,
+    terms_from_draws,
+)
+from lowerbound.result.saved import Saved, needs_data
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+MOMENT_DRAWS = 10_000  # for moments of deterministic sites
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """A fitted variational density q(z), with everything needed to use and judge it.
+
+    elbo: the evidence lower bound (eq:elbo) in nats, full data, all constants.
+    history: ELBO and seconds, one value per sweep. restarts: one record per restart.
+    converged, stop_reason: whether and why the run stopped. plan: what `explain` printed.
+    """
+
+    elbo: float
+    history: History
+    restarts: tuple[Restart, ...]
+    converged: bool
+    stop_reason: str
+    plan: Plan
+    method: str
+    seed: int
+    versions: dict[str, str]
+    precision: str
+    state: State
+    family: Variational
+    function: Callable[..., Any]
+    args: tuple[Any, ...] | None  # None when loaded without the data
+    kwargs: dict[str, Any]
+    sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
+    blocks: Any = None
+    saved: Saved | None = None  # what the file of a loaded fit holds of its call
+    elbo_error: float = 0.0  # standard error of `elbo`; 0 when it is exact
+    whole: bool = True  # False: `args` are some of the rows, and the factors the global ones alone
+    terms: dict[str, float] | None = None  # the ELBO by site, where a run has found it
+    plate: str | None = None  # the plate of the rows, where it was chosen
+    parameters: dict[str, Any] = field(default_factory=dict)  # maximised: arrays, or trees of them
+    augment: dict[str, str] | None = None  # the sites that were augmented, and how
+
+    # -- the posterior ----------------------------------------------------------------------------
+
+    @property
+    def posterior(self) -> Posterior:
+        """Q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
+        local = [row.site for row in self.plan.rows if row.site not in self.sites]
+        names = tuple(self.sites)
+        return Posterior(self.family, self.state.naturals, names, tuple(local), self.whole)
+
+    def mean(self, site: str) -> np.ndarray:
+        """The mean of a site under q (exact for latent sites, else from draws)."""
+        return self._moments(site)[0]
+
+    def sd(self, site: str) -> np.ndarray:
+        """The standard deviation of a site under q."""
+        return self._moments(site)[1]
+
+    def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
+        if site not in self.sites:
+            if not self.has_data:
+                raise needs_data(f"'{site}' is no latent site; deterministic sites")
+            draws = self.sample(MOMENT_DRAWS)
+            if site not in draws:
+                known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
+                raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
+            return draws[site].mean(axis=0), draws[site].std(axis=0)
+        with jax.enable_x64(True):
+            values = self.sites[site]["support_values"]
+            if values is not None:
+                law = self.family.marginal(self.state.naturals, site)
+                probabilities = np.asarray(law.probs)
+                mean = probabilities @ values
+                return mean, np.sqrt(np.maximum(probabilities @ values**2 - mean**2, 0.0))
+            mean, variance = self.family.moments(self.state.naturals, site)
+            return np.asarray(mean), np.sqrt(np.asarray(variance))
+
+    def summary(self, sites: list[str] | None = None, draws: int = 1000) -> pd.DataFrame:
+        """A table with one row per element: mean, sd and quantiles under q.
+
+        Sites inside the data plate are left out unless they are named in `sites`.
+        """
+        import pandas as pd
+
+        sample = self.sample(draws)
+        shared = [n for n in self.sites if self.sites[n]["scope"] == "global"]
+        names = sites or [
+            *(shared or list(self.sites)),
+            *(n for n in sample if n not in self.sites),
+        ]
+        rows: dict[str, dict[str, float]] = {}
+        for name in names:
+            mean, sd = self._moments(name)
+            quantiles = np.quantile(sample[name], [0.05, 0.5, 0.95], axis=0)
+            for index in np.ndindex(np.shape(mean)):
+                label = f"{name}[{', '.join(map(str, index))}]" if index else name
+                low, median, high = (float(q[index]) for q in quantiles)
+                rows[label] = {
+                    "mean": float(mean[index]),
+                    "sd": float(sd[index]),
+                    "q5": low,
+                    "median": median,
+                    "q95": high,
+                }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def sample(self, draws: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Independent draws from q: site -> array with a leading draw axis.
+
+        Deterministic sites are computed from them; observed sites with missing entries are
+        completed by draws of those entries.
+        """
+        with jax.enable_x64(True):
+            key = jax.random.key(seed)
+            values = self.latent_draws(draws, key)
+            extra = derived_sites(self, values, jax.random.fold_in(key, 1))
+            return {name: np.asarray(array) for name, array in {**values, **extra}.items()}
+
+    def latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
+        """Draws of the latent sites alone, on their own scales."""
+        numbers = sum(int(np.prod(record["shape"])) for record in self.sites.values())
+        check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
+        values = self.family.sample(self.state.naturals, key, (draws,))
+        return {
+            name: jnp.asarray(record["support_values"])[values[name]]
+            if record["support_values"] is not None
+            else values[name]
+            for name, record in self.sites.items()
+        }
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the arguments of the fit are known: those of a file are not."""
+        return self.args is not None
+
+    def model(self) -> Model:
+        """The model that was fitted, traced anew."""
+        assert self.args is not None, "a fit without its data has no model"
+        return trace_model(self.program, self.args, self.kwargs, self.plate)
+
+    @property
+    def program(self) -> Callable[..., Any]:
+        """The model as it was fitted: its parameters fixed, its augmented sites rewritten."""
+        function = self.function
+        if self.augment:
+            function = augmented(function, self.augment)
+        return with_values(function, self.parameters)
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        """The model as it was given, its parameters fixed: what data are drawn from."""
+        return replace(self, augment=None).program
+
+    def own_sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the sites of the original program, without auxiliary ones."""
+        return {n: v for n, v in values.items() if auxiliary_of(n) not in (self.augment or {})}
+
+    # -- the bound --------------------------------------------------------------------------------
+
+    @property
+    def elbo_terms(self) -> dict[str, float]:
+        """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor.
+
+        Observed sites of one number each, where a loop makes more than twenty of them, count with
+        the first that is like them.
+        """
+        if self.saved is not None:
+            return dict(self.saved.elbo_terms)
+        if self.terms is not None:
+            return dict(self.terms)
+        with jax.enable_x64(True):
+            model = self.model()
+            if not isinstance(self.family, MeanField):
+                return terms_from_draws(self, model)
+            engine = engine_for(model, np.dtype(float), self.blocks)
+            terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
+            order = [s.name for s in model.sites if s.name in terms]
+            return {name: float(terms[name]) for name in order}
+
+    # -- new data ---------------------------------------------------------------------------------
+
+    def predictive(
+        self, *args: Any, draws: int = 1000, seed: int = 0, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Posterior predictive draws of the observed sites, with a leading draw axis.
+
+        With new arguments, the sites of the data plate are drawn afresh for the new rows; without
+        any, they keep their posterior and the data are replicated. Data that are not given anew
+        and belong to the old rows become None, as when predicting y for new x.
+        """
+        return predictive_sites(self, args, kwargs, draws, seed)
+
+    def log_predictive(
+        self, *args: Any, draws: int = 200, seed: int = 0, **kwargs: Any
+    ) -> np.ndarray:
+        """Held-out log predictive density log p(x_new | x), one value per row of the data plate.
+
+        In closed form where, given its assignment, a row's log density is affine in each global
+        block alone (mixtures, conjugate regression); else log (1/S) sum_s p(x_row | z_s) over S =
+        `draws` draws of the global sites, with the row's own latent variables integrated out:
+        exactly when they form one block of q, else by their ELBO, a lower bound. With many
+        parameters the average over draws is biased downwards.
+        """
+        return row_densities(self, args, kwargs, draws, seed)
+
+    def local(self, *args: Any, **kwargs: Any) -> Posterior:
+        """The factors of the local variables of new rows, with the global factors as fitted.
+
+        >>> fit.local(x_new)["c"].probs  # doctest: +SKIP
+        """
+        return local_factors(self, args, kwargs)
+
+    def call_with(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the fit, with the new ones put in."""
+        if self.args is None:
+            assert self.saved is not None
+            return self.saved.call(self.function, self.sites, args, kwargs)
+        if args or kwargs:
+            return new_call(self.model(), self.args, self.kwargs, args, kwargs)
+        return self.args, self.kwargs
+
+    # -- interchange ------------------------------------------------------------------------------
+
+    def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
+        """An ArviZ InferenceData with draws from q as its posterior."""
+        import arviz
+
+        sample = self.sample(draws, seed)
+        return arviz.from_dict(posterior={n: a[None] for n, a in sample.items()})
+
+    def save(self, path: Any) -> None:
+        """Write the fit to one file: arrays and JSON, never code."""
+        from lowerbound.result.saving import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        head = (
+            f"Fit of {self.plan.model} by {self.method}: ELBO {self.elbo:.6g} nats"
+            f"{f' (+- {self.elbo_error:.2g})' if self.elbo_error else ''}, {state} after "
+            f"{self._length()}"
+        )
+        lines = [head, f"  {self.stop_reason}"]
+        if len(self.restarts) > 1:
+            elbos = sorted((r.elbo for r in self.restarts), reverse=True)
+            others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" if not self.elbo_error else ""
+            lines.append(f"  best of {len(elbos)} restarts{others}")
+        kept = [r for r in self.plan.rows if r.site in self.sites]
+        lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
+        return "\n".join(lines)
+
+    def _length(self) -> str:
+        if self.whole:
+            count = len(self.history.elbo)
+            return f"{count} {self.history.step}{'' if count == 1 else 's'}"
+        rows = int(self.history.rows[-1]) if len(self.history.rows) else 0
+        return f"{self.restarts[0].sweeps} steps ({rows:,} rows)"
+
+
+def site_records(model: Model) -> dict[str, dict[str, Any]]:
+    """What a fit keeps of each latent site."""
+    return {
+        name: {
+            "shape": site.shape,
+            "scope": "local" if name in model.local else "global",
+            "support_values": None
+            if site.support_values is None
+            else np.asarray(site.support_values),
+            "support": None if site.support is None else support_record(site.support),
+        }
+        for name, site in model.latent.items()
+    }

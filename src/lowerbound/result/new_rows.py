@@ -1,0 +1,311 @@
+"""What a fit says of new data: local factors, held-out densities, predictive draws."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax import Array
+
+from lowerbound.ascent import State, Sweep
+from lowerbound.compiled import jit
+from lowerbound.compute.engine import Engine, engine_for
+from lowerbound.compute.prior_state import curved_blocks, from_prior, narrowed
+from lowerbound.cost import mapped
+from lowerbound.errors import ArgumentError, NoObservedSiteError
+from lowerbound.family.meanfield import MeanField
+from lowerbound.joint import Statistics, energy, inputs_of
+from lowerbound.joint.multiaffine import row_count
+from lowerbound.model import Arguments, Model
+
+LOCAL_SWEEPS = 100
+LOCAL_TOLERANCE = 1e-9
+
+
+# --------------------------------------------------------------------------------------------------
+# Arguments of a new call
+
+
+def new_call(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    new_args: tuple[Any, ...],
+    new_kwargs: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the fit with the new ones put in.
+
+    Arguments that are not given anew stay, except data with one row per row of the data plate:
+    they belong to the old rows, and become None.
+    """
+    signature = inspect.signature(model.function)
+    old = signature.bind(*args, **kwargs).arguments
+    new = signature.bind_partial(*new_args, **new_kwargs).arguments
+    rows = rows_in(model)
+    merged: dict[str, Any] = {}
+    for name, value in old.items():
+        stale = any(
+            np.ndim(leaf) >= 1 and np.shape(leaf)[0] == rows
+            for leaf in jax.tree.leaves(value)
+            if isinstance(leaf, np.ndarray | jax.Array) or hasattr(leaf, "shape")
+        )
+        merged[name] = None if stale else value
+    merged.update(new)
+    call = inspect.BoundArguments(signature, {})
+    call.arguments.update({n: merged[n] for n in signature.parameters if n in merged})
+    return call.args, dict(call.kwargs)
+
+
+def rows_in(model: Model) -> int:
+    """The number of rows of the data plate; without one, of the first observed site."""
+    if model.data_plate is not None:
+        return model.data_plate.size
+    shapes = [s.batch_shape for s in model.observed.values() if s.batch_shape]
+    return shapes[0][0] if shapes else -1
+
+
+def row_axes(model: Model) -> dict[str, int]:
+    """For every site inside the data plate, the batch axis of the rows.
+
+    Without a plate the leading axis of the observed sites is taken for the rows.
+    """
+    plate = model.data_plate
+    if plate is not None:
+        inside = [s for s in model.sites if s.kind != "deterministic" and plate in s.plates]
+        return {s.name: len(s.batch_shape) + plate.dim for s in inside}
+    observed = [s for s in model.observed.values() if not s.is_factor]
+    if not model.observed:
+        raise NoObservedSiteError(tuple(model.latent), model.arguments.none)
+    lengths = {s.batch_shape[0] if s.batch_shape else 0 for s in observed}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ArgumentError(
+            "The observations have no common rows: a density per row is not defined.\n"
+            "Put the observed sites into one numpyro.plate."
+        )
+    return {s.name: 0 for s in observed}
+
+
+# --------------------------------------------------------------------------------------------------
+# Local factors given global ones
+
+
+@dataclass(frozen=True)
+class Rows:
+    """New rows under a fit: their engine, compressed by row weights, and their local blocks."""
+
+    model: Model
+    engine: Engine
+    local: tuple[int, ...]
+    axes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return row_count(self.model, self.axes)
+
+    def data(self) -> dict[str, Any]:
+        """The inputs of the program, every row with weight one."""
+        return {**inputs_of(self.model), "weights": np.ones(self.count)}
+
+    def sweep(self) -> Sweep:
+        """A sweep over the local blocks alone."""
+        order = tuple(n for n in self.engine.sweep.order if n in self.local)
+        return Sweep(self.engine.family, self.engine.joint.summands, order)
+
+    def solve(
+        self,
+        arrays: tuple[Array, ...],
+        means: Statistics,
+        sweeps: int = LOCAL_SWEEPS,
+        tolerance: float = LOCAL_TOLERANCE,
+    ) -> State:
+        """Optimal local factors with the means of the global ones held fixed."""
+        start = narrowed(self.engine, arrays, from_prior(self.engine, arrays))
+        mixed = tuple(
+            start.means[n] if n in self.local else means[n] for n in range(len(start.means))
+        )
+        state = State(start.naturals, self.engine.cast_tree(mixed))
+        if not self.local:
+            return state
+        sweep = self.sweep()
+        single = len(self.local) == 1 and not self.engine.joint.blocks[self.local[0]].sequential
+        if single and self.local[0] not in curved_blocks(self.engine):
+            return sweep(arrays, state)[0]
+
+        def body(carry: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
+            t, state, bound, _ = carry
+            new, value = sweep(arrays, state)
+            return t + 1, new, value, value - bound
+
+        def more(carry: tuple[Array, State, Array, Array]) -> Array:
+            t, _, bound, change = carry
+            settled = change <= tolerance * jnp.maximum(abs(bound), 1.0)
+            return (t < sweeps) & ((t == 0) | ~settled)
+
+        first = (jnp.zeros((), int), state, jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
+        return jax.lax.while_loop(more, body, first)[1]
+
+    def density(self, data: Mapping[str, Array], means: Statistics) -> Array:
+        """Log p(row | global factors) of every row: exact when the rows have one local block.
+
+        It is the local ELBO of the row. Its energy is the derivative of the whole energy with
+        respect to the row's weight.
+        """
+        arrays = tuple(self.engine.cast(a) for a in self.engine.joint.compress(data))
+        state = jax.lax.stop_gradient(self.solve(arrays, means))
+
+        def weighted(weights: Array) -> Array:
+            compressed = self.engine.joint.compress({**data, "weights": weights})
+            return energy(self.engine.joint.summands, compressed, state.means)
+
+        value: Array = jax.grad(weighted)(data["weights"])
+        for number in self.local:
+            value = value + self.row_entropy(number, state, arrays)
+        return value
+
+    def row_entropy(self, number: int, state: State, arrays: tuple[Array, ...]) -> Array:
+        """The entropy of a local block's factors, by row."""
+        block, family = self.engine.joint.blocks[number], self.engine.family.families[number]
+        entropy = family.entropy(state.naturals[number], state.means[number])
+        if block.presence is not None:
+            entropy = entropy * arrays[block.presence]
+        site = next(iter(block.layouts))
+        axis = block.layouts[site].batch.index(self.axes[site])
+        return entropy.sum(axis=tuple(a for a in range(entropy.ndim) if a != axis))
+
+
+def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
+    """Prepare new rows: globals and locals in separate blocks, one weight per row."""
+    axes = row_axes(model)
+    engine = engine_for(model, dtype, weighted=axes, apart=True)
+    engine.certified()
+    local = tuple(b.number for b in engine.joint.blocks if set(b.sites) & set(model.local))
+    return Rows(model, engine, local, axes)
+
+
+def global_statistics(
+    family: MeanField,
+    local: tuple[int, ...],
+    values: Mapping[str, Array],
+    arrays: Sequence[Array] = (),
+) -> Statistics:
+    """Point statistics of the global blocks; local ones are left empty."""
+    return tuple(
+        {} if b.number in local else f.statistics({**b.pack(values), **b.constants(arrays)})
+        for b, f in zip(family.blocks, family.families, strict=True)
+    )
+
+
+def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
+    """Log p(row | z) for every draw of the global sites: shape (draws, rows)."""
+    key = "log_densities"
+    if key not in rows.engine.compiled:
+        family, local = rows.engine.family, rows.local
+
+        def every(data: Mapping[str, Array], draws: Mapping[str, Array]) -> Array:
+            arrays = rows.engine.joint.compress(data)
+
+            def one(values: Mapping[str, Array]) -> Array:
+                return rows.density(data, global_statistics(family, local, values, arrays))
+
+            if not draws:  # every latent site is local
+                return one({})[None]
+            densities: Array = mapped(one, draws, most=1, what="one draw")
+            return densities
+
+        rows.engine.compiled[key] = jit(every)
+    data = {name: jnp.asarray(array) for name, array in rows.data().items()}
+    densities: Array = rows.engine.compiled[key](data, dict(draws))
+    return densities
+
+
+def log_mean_exp(values: Array) -> Array:
+    """Log of the mean of exp over the leading axis (the log-sum-exp trick, paper section 2.5)."""
+    return jax.scipy.special.logsumexp(values, axis=0) - jnp.log(values.shape[0])
+
+
+# --------------------------------------------------------------------------------------------------
+# Predictive draws
+
+
+def predictive_draws(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    values: Mapping[str, Array],
+    key: Array,
+    sites: tuple[str, ...] | None,
+    count: int,
+) -> dict[str, Array]:
+    """Draws of the observed sites given `count` draws of latent ones, by running the program."""
+    args, kwargs = arguments.call({n: jnp.asarray(a) for n, a in arguments.data.items()})
+
+    def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
+        program = numpyro.handlers.uncondition(function)
+        program = numpyro.handlers.substitute(program, data=dict(value))
+        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
+            *args, **kwargs
+        )
+        out = {}
+        for name, site in traced.items():
+            if site["type"] != "sample" or name in value:
+                continue
+            if type(site["fn"]).__name__ == "Unit":
+                continue
+            if sites is None or name in sites:
+                out[name] = site["value"]
+        return out
+
+    with numpyro.validation_enabled(False):
+        keys = jax.random.split(key, count)
+        draws: dict[str, Array] = jit(lambda v, k: mapped(run, v, k, what="one draw"))(
+            dict(values), keys
+        )
+        return draws
+
+
+def simulated_densities(
+    model: Model, draws: Mapping[str, Array], key: Array, local_draws: int = 20
+) -> Array:
+    """Log p(row | z) for every draw of the global sites, the rows' own latent sites simulated.
+
+    For programs without a multi-affine form: the average of p(row | z, local) over draws of the
+    local sites from their prior given z. Shape (draws, rows).
+    """
+    axes = row_axes(model)
+    observed = [n for n, s in model.observed.items() if n in axes and not s.is_factor]
+    args, kwargs = model.arguments.call(
+        {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+    )
+    count = local_draws if model.local else 1
+
+    def once(values: Mapping[str, Array], key: Array) -> Array:
+        program = numpyro.handlers.substitute(model.function, data=dict(values))
+        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
+            *args, **kwargs
+        )
+        local = {n: traced[n]["value"] for n in model.local}
+        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
+        densities = model.run({**values, **local}, data)
+        parts = []
+        for name in observed:
+            log_prob = densities[name].log_prob()
+            others = tuple(a for a in range(log_prob.ndim) if a != axes[name])
+            parts.append(log_prob.sum(axis=others))
+        return sum(parts[1:], start=parts[0])
+
+    def one(values: Mapping[str, Array], key: Array) -> Array:
+        keys = jax.random.split(key, count)
+        return log_mean_exp(mapped(lambda k: once(values, k), keys, what="one draw"))
+
+    total = next(iter(draws.values())).shape[0] if draws else 1
+    keys = jax.random.split(key, total)
+    with numpyro.validation_enabled(False):
+        every = jit(lambda d, k: mapped(one, d, k, most=1, what="one draw"))
+        densities: Array = every(dict(draws), keys)
+    return densities

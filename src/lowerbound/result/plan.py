@@ -1,0 +1,276 @@
+"""The plan: what `fit` will do to each site, and why, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lowerbound.cost import Alternative, Cost, Work
+from lowerbound.errors import Residual
+from lowerbound.family.meanfield import MeanField
+from lowerbound.joint import Block, Joint
+from lowerbound.joint.expression import text
+from lowerbound.model import Model
+
+
+@dataclass(frozen=True)
+class Row:
+    """One latent site of a plan."""
+
+    site: str
+    shape: tuple[int, ...]
+    scope: str  # "global", or "local" to the data plate
+    family: str
+    update: str  # "exact", or "none" when no update exists
+    block: str
+    statistics: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `fit` runs for a model: one row per latent site, and the terms left over."""
+
+    model: str
+    method: str
+    rows: tuple[Row, ...]
+    observed: tuple[str, ...]
+    data_plate: str
+    residuals: tuple[Residual, ...]
+    notes: tuple[str, ...] = ()
+    ladder: tuple[str, ...] = ()  # how the method was chosen: every rung, and why
+    work: Work | None = field(default=None, compare=False)  # what a cold fit does, as expected
+    cheaper: Alternative | None = field(default=None, compare=False)  # the next method that is
+
+    took: float | None = field(default=None, compare=False)  # seconds of the fit, when it is done
+
+    @property
+    def cost(self) -> Cost | None:
+        """The seconds and megabytes that a cold fit is expected to take on this machine.
+
+        The first to ask measures how fast the machine is, in about a tenth of a second. None where
+        nothing is known beforehand.
+        """
+        return None if self.work is None else self.work.cost
+
+    @property
+    def costs(self) -> str:
+        """The cost in words, with what is cheaper, or with what a fit took; empty if not known."""
+        if self.work is None:
+            return ""
+        other = "Nothing cheaper is known." if self.cheaper is None else str(self.cheaper)
+        other = other if self.took is None else f"It took {self.took:.2g} s."
+        return f"Expected: {self.cost}, compilation included.\n{other}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether every update is exact, with or without quadrature in one dimension."""
+        return not self.residuals
+
+    def __repr__(self) -> str:
+        what = "all updates exact" if self.exact else f"{len(self.residuals)} terms left over"
+        return f"<Plan of {self.model}: {len(self.rows)} latent sites, {what}>"
+
+    def __str__(self) -> str:
+        data = f"observed {', '.join(self.observed)}" if self.observed else "no data"
+        head = f"{self.method} for {self.model}: {data}"
+        head += f"; rows = plate '{self.data_plate}'" if self.data_plate else ""
+        titles = ("site", "shape", "scope", "family of q", "update", "statistics")
+        cells = [
+            (r.site, _shape(r.shape), r.scope, r.family, r.update, r.statistics) for r in self.rows
+        ]
+        lines = [head, "", *_table(titles, cells)]
+        for residual in self.residuals:
+            latents = ", ".join(f"'{name}'" for name in residual.latents)
+            lines += [
+                "",
+                f"No exact update for {latents}: enters site '{residual.site}' through "
+                f"{residual.operation}   ({residual.where})",
+                f"  {residual.reason}",
+            ]
+        lines += [""] * bool(self.ladder) + list(self.ladder)
+        lines += [""] * bool(self.notes) + list(self.notes)
+        return "\n".join(lines)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) if shape else "scalar"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
+    line = "  ".join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
+    rule = "  ".join("-" * w for w in widths)
+    body = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    return [line, rule, *body]
+
+
+def make_plan(
+    model: Model,
+    joint: Joint,
+    method: str = "CAVI",
+    total: int | None = None,
+    notes: Sequence[str] = (),
+) -> Plan:
+    """The plan of a derived model; `total` is the number of rows where it has seen some of them."""
+    residual_sites = {name for r in joint.structure.residuals for name in r.latents}
+    families = {
+        site: (block, family.name)
+        for block, family in zip(joint.blocks, MeanField.of(joint.blocks).families, strict=True)
+        for site in block.sites
+    }
+    rows = []
+    for name, site in model.latent.items():
+        exact = name in families and name not in residual_sites
+        block, family = families.get(name, (None, "none"))
+        rows.append(
+            Row(
+                site=name,
+                shape=site.shape,
+                scope="local" if name in model.local else "global",
+                family=_family_text(block, family) if block and exact else "-",
+                update=_update_text(block, joint) if block and exact else "none",
+                block="+".join(block.sites) if block else "",
+                statistics=statistics_text(block, name) if block and exact else "-",
+                where=site.where,
+            )
+        )
+    plate = model.data_plate
+    return Plan(
+        model=getattr(model.function, "__name__", type(model.function).__name__),
+        method=method,
+        rows=tuple(rows),
+        observed=tuple(name for name in model.observed),
+        data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
+        residuals=joint.structure.residuals,
+        notes=(*notes, *_remarks(model, total)),
+    )
+
+
+def plan_on_grid(
+    model: Model, given: Plan | None, sites: Sequence[str], ladder: Sequence[str] = ()
+) -> Plan:
+    """The plan of q(theta) q(z | theta); `given` is that of the program with theta observed."""
+    names = ", ".join(sites)
+    inside = {row.site: row for row in given.rows} if given is not None else {}
+    rows = []
+    for name, site in model.latent.items():
+        if name in inside:
+            row = inside[name]
+            rows.append(replace(row, update=f"{row.update}, given {names}"))
+            continue
+        rows.append(
+            Row(name, site.shape, "global", "free-form, on a grid", "exact (quadrature)", names,
+                f"all functions of {name}", site.where)
+        )  # fmt: skip
+    plan = _outline(model, f"CAVI given {names}", rows, ladder)
+    notes = plan.notes if given is None else (*plan.notes, *given.notes)
+    return replace(plan, notes=tuple(dict.fromkeys(notes)))
+
+
+def plan_of_gaussian(
+    model: Model, family: str, residuals: Sequence[Residual], ladder: Sequence[str] = ()
+) -> Plan:
+    """The plan of a Gaussian on the unconstrained space over all latent sites."""
+    block = "+".join(model.latent)
+    rows = [
+        Row(
+            name,
+            site.shape,
+            "local" if name in model.local else "global",
+            family,
+            "estimated (quasi-Monte Carlo)",
+            block,
+            "all functions",
+            site.where,
+        )
+        for name, site in model.latent.items()
+    ]
+    return replace(_outline(model, "Gaussian", rows, ladder), residuals=tuple(residuals))
+
+
+def _outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[str]) -> Plan:
+    plate = model.data_plate
+    return Plan(
+        model=getattr(model.function, "__name__", type(model.function).__name__),
+        method=method,
+        rows=tuple(rows),
+        observed=tuple(model.observed),
+        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        residuals=(),
+        notes=_remarks(model),
+        ladder=tuple(ladder),
+    )
+
+
+def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
+    """What is worth knowing of the program, whatever the method."""
+    remarks = []
+    if not model.observed:
+        none = ", ".join(f"'{name}'" for name in model.arguments.none)
+        hint = f" {none} {'are' if ',' in none else 'is'} None." if none else ""
+        remarks.append(f"The model observes nothing: q approximates its prior.{hint}")
+    if model.concrete:
+        remarks.append(
+            f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "
+            "the compiled program, and other values compile anew."
+        )
+    if model.single:
+        remarks.append(
+            "The program fixes types of 32 bits in a loop or a branch: what it computes itself is "
+            "in single precision."
+        )
+    for plate in model.subsampled:
+        remarks.append(
+            f"Plate '{plate.name}' holds all of its {plate.size} rows, where the program draws "
+            f"{plate.taken} of them."
+        )
+    for name, mask in model.missing.items():
+        entries = "missing entries" if total else f"{int(np.sum(mask))} missing entries"
+        remarks.append(f"Site '{name}' has {entries}; they are integrated out.")
+    return tuple(remarks)
+
+
+def _update_text(block: Block, joint: Joint) -> str:
+    if block.kind == "free":
+        return "exact (quadrature)"
+    if any(block.number in summand.curved for summand in joint.summands):
+        return "natural gradient (quadrature)"
+    return "exact, in turn" if block.sequential else "exact"
+
+
+def _family_text(block: Block, family: str) -> str:
+    joint = f"({', '.join(block.sites)})" if len(block.sites) > 1 else ""
+    return f"{family}{joint}"
+
+
+def statistics_text(block: Block, site: str) -> str:
+    """The sufficient statistics of a block, in the names of its sites."""
+    z = block.scale or site
+    x = " ".join(block.layouts)
+    power = block.static.get("power", 1.0)
+    tau = z if power == 1.0 else f"{z}^{power:g}"
+    patterns: Mapping[str, str] = {
+        "normal": f"{site}, {site}^2",
+        "gaussian": f"({x}), ({x})({x})'" if len(block.layouts) > 1 else f"{x}, {x} {x}'",
+        "gamma": f"log {z}, {tau}",
+        "beta": f"log {z}, log(1 - {z})",
+        "dirichlet": f"log {z}",
+        "categorical": f"1[{z} = k]",
+        "wishart": f"{z}{'^-1' if block.static.get('inverse') else ''}, log|{z}|",
+        "normal_gamma": f"log {z}, {tau}, {tau} {x}, {tau} {x} {x}'"
+        if block.static.get("full")
+        else f"log {z}, {tau}, {tau} {x}, {tau} {x}^2",
+        "normal_wishart": f"{z}, log|{z}|, {z} {x}, {x}' {z} {x}",
+        "truncated_normal": f"{site}, {site}^2",
+        "multinomial": site,
+        "poisson": site,
+        "polya_gamma": site,
+        "inverse_gaussian": site,
+        "point": f"{site}, {site}^2",
+    }
+    if block.kind == "free":
+        return ", ".join(text(tree, site) for tree in block.static["trees"])
+    return patterns[block.kind]

@@ -1,0 +1,118 @@
+"""Scalars that set a scale go on a grid, found along ridges, where the rest can follow them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.distributions import constraints
+
+import lowerbound as lb
+from lowerbound.ladder.rungs import chosen_route
+
+YEAR = np.arange(1952.0, 2014.0)
+WARMTH = 9.3 + 0.02 * (YEAR - 1983) + np.random.default_rng(1).normal(0, 1.1, 62)
+TIME = np.linspace(0.0, 10.0, 15)
+GROWN = 8 / (1 + np.exp(2 - 0.8 * TIME)) + np.random.default_rng(2).normal(0, 0.4, 15)
+
+
+def flat(name):
+    return numpyro.sample(name, dist.ImproperUniform(constraints.real, (), ()))
+
+
+def trend(year, warmth):
+    alpha, beta, log_sigma = flat("alpha"), flat("beta"), flat("log_sigma")
+    numpyro.sample("warmth", dist.Normal(alpha + beta * year, jnp.exp(log_sigma)), obs=warmth)
+
+
+def looped_trend(year, warmth):
+    """The same density, behind a loop that hides that it is a linear regression."""
+    alpha, beta, log_sigma = flat("alpha"), flat("beta"), flat("log_sigma")
+    mean = jax.lax.map(lambda t: alpha + beta * t, year)
+    numpyro.factor("warmth", dist.Normal(mean, jnp.exp(log_sigma)).log_prob(warmth).sum())
+
+
+def growth(time, size):
+    ceiling = numpyro.sample("ceiling", dist.HalfNormal(20.0))
+    delay = numpyro.sample("delay", dist.HalfNormal(5.0))
+    rate = numpyro.sample("rate", dist.HalfNormal(2.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    mean = ceiling / (1 + jnp.exp(delay - rate * time))
+    numpyro.sample("size", dist.Normal(mean, sigma), obs=size)
+
+
+def solved_growth(time, size):
+    """The same with a loop whose length is not known beforehand."""
+    ceiling = numpyro.sample("ceiling", dist.HalfNormal(20.0))
+    delay = numpyro.sample("delay", dist.HalfNormal(5.0))
+    rate = numpyro.sample("rate", dist.HalfNormal(2.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    until = jax.lax.while_loop(lambda t: t < delay, lambda t: t + rate, 0.0)
+    mean = ceiling / (1 + jnp.exp(until - time))
+    numpyro.sample("size", dist.Normal(mean, sigma), obs=size)
+
+
+def walk(y):
+    """Noise around a random walk, written as a loop over its steps."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
+    log_sigma = numpyro.sample("log_sigma", dist.Normal(0.0, 1.0))
+    steps = numpyro.sample("steps", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
+    _, level = jax.lax.scan(lambda h, e: (0.9 * h + e,) * 2, mu, steps)
+    numpyro.sample("y", dist.Normal(jnp.tanh(level), jnp.exp(log_sigma)), obs=y)
+
+
+def volatility(y):
+    """Here the scale of the data depends on a vector: no scalar can take its place."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
+    steps = numpyro.sample("steps", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
+    _, h = jax.lax.scan(lambda h, e: (0.9 * h + e,) * 2, 0.0, steps)
+    numpyro.sample("y", dist.Normal(jnp.tanh(mu), jnp.exp(h)), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (trend, "CAVI(condition=('log_sigma',))"),
+        (looped_trend, "CAVI(condition=('alpha', 'beta', 'log_sigma'))"),
+    ],
+    ids=["a log scale on a grid", "a ridge of three scalars"],
+)
+def test_a_trend_over_years_has_its_student_law(model, expected):
+    """With flat priors: (alpha, beta) are Student, of covariance (X'X)^-1 RSS / (n - 4).
+
+    alpha and beta have a correlation of -0.99999, which a scan along either of them cannot see.
+    """
+    fit = lb.fit(model, YEAR, WARMTH)
+    assert fit.method == expected
+    assert fit.converged
+    x = np.column_stack([np.ones_like(YEAR), YEAR])
+    mean, (rss,), *_ = np.linalg.lstsq(x, WARMTH, rcond=None)
+    sd = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * rss / (len(YEAR) - 4))
+    for number, site in enumerate(("alpha", "beta")):
+        assert abs(fit.mean(site) - mean[number]) < 1e-3 * sd[number]
+        assert fit.sd(site) == pytest.approx(sd[number], rel=1e-4)
+
+
+def test_the_noise_of_a_curve_is_on_a_grid():
+    """q(sigma) q(z | sigma) contains the Gaussian of all sites, so that its ELBO is no lower."""
+    fit = lb.fit(growth, TIME, GROWN)
+    assert fit.method == "Gaussian(condition=('sigma',))"
+    whole = lb.fit(growth, TIME, GROWN, method=lb.Gaussian())
+    assert fit.elbo > whole.elbo + 2 * whole.elbo_error
+    assert fit.plan.ladder[-1] == (
+        "-> Gaussian: about 3 numbers on the unconstrained space, given 'sigma', the scale of the "
+        "data, on a grid; expectations by quasi-Monte Carlo"
+    )
+
+
+def test_a_grid_of_gaussians_must_be_affordable():
+    """There is none for solvers, nor where much would be left that the scalar sets no scale of."""
+
+    def method(model, *args):
+        return repr(chosen_route(model, "auto", args, {}).method)
+
+    assert method(solved_growth, TIME, GROWN) == "Gaussian()"
+    assert method(walk, np.linspace(-1, 1, 10)) == "Gaussian(condition=('log_sigma',))"
+    assert method(walk, np.linspace(-1, 1, 50)) == "Gaussian()"
+    assert method(volatility, np.linspace(-1, 1, 10)) == "Gaussian()"
