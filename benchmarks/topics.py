@@ -28,9 +28,9 @@ from lowerbound.topics.choice import choose_batch, choose_engine
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.inference import first_topics
+from lowerbound.topics.looks.quality import coherence
 from lowerbound.topics.one_run import split_corpus, start
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.quality import coherence
 from lowerbound.topics.settings import Setting
 
 BATCH = 4096

@@ -174,7 +174,7 @@ def test_dead_components_and_collapsing_variances_stay_finite():
 
 def test_a_falling_bound_names_the_block(monkeypatch):
     """A wrong update (one block's target doubled) lowers the ELBO: an error in strict mode."""
-    from lowerbound.family.gaussian import Normal
+    from lowerbound.family.factors.gaussian import Normal
 
     def model(y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))

@@ -14,8 +14,8 @@ import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import FAINT
 from lowerbound.plot.scaling import scaled
-from lowerbound.topics.divergence import divergences, means
-from lowerbound.topics.quality import top_words
+from lowerbound.topics.looks.divergence import divergences, means
+from lowerbound.topics.looks.quality import top_words
 from lowerbound.topics.snapshots import no_snapshots
 
 V = 60

@@ -23,9 +23,9 @@ from lowerbound.methods.routes.estimated import explain_gaussian
 from lowerbound.methods.stochastic.augmented_batches import explain_batches
 from lowerbound.methods.values import CAVI, SVI, has_columns
 from lowerbound.model import trace_model
-from lowerbound.model.augment import augmented
-from lowerbound.model.parameters import find_parameters
 from lowerbound.result.plan import Plan, make_plan
+from lowerbound.rewrite.augment import augmented
+from lowerbound.rewrite.parameters import find_parameters
 
 
 def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwargs: Any) -> Plan:

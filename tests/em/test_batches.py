@@ -12,7 +12,7 @@ from lowerbound.em.climb import STEPS
 from lowerbound.em.measure import chunks_of
 from lowerbound.em.row_batches import batch_size, indices, part_of
 from lowerbound.methods.coordinate.variational_em import parametrised_model
-from lowerbound.model.parameters import find_parameters
+from lowerbound.rewrite.parameters import find_parameters
 from tests.em import programs
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.estimators import LatentDirichletAllocation, topics
+from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import lda as estimator
 from lowerbound.estimators.base import NotFittedError
 from lowerbound.topics import choice
 from lowerbound.topics.choice import NativeKernelWarning
@@ -191,7 +192,7 @@ def test_too_few_passes_are_told():
     model = LatentDirichletAllocation(3, inference="svi", tolerance=0.0, n_jobs=1)
     rng = np.random.default_rng(0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(topics.PASSES, "svi", 2)
+        patch.setitem(estimator.PASSES, "svi", 2)
         with pytest.warns(ConvergenceWarning) as caught:
             model.fit(rng.integers(0, 4, (60, 8)))
     assert [str(one.message) for one in caught] == [

@@ -33,7 +33,7 @@ from lowerbound.family import (
     TruncatedNormal,
     Wishart,
 )
-from lowerbound.joint.expression import Z
+from lowerbound.joint.terms.expression import Z
 
 Parameters = dict[str, Any]
 BATCH = (2,)

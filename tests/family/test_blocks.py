@@ -10,7 +10,7 @@ import pytest
 
 from lowerbound.compiled import quickly
 from lowerbound.family import NormalGamma, NormalWishart
-from lowerbound.family.distributions import SharedScaleStudentT
+from lowerbound.family.numerics.distributions import SharedScaleStudentT
 
 
 @pytest.mark.parametrize("power", [1.0, -2.0])

@@ -11,8 +11,8 @@ from scipy import stats
 
 from lowerbound.compiled import quickly
 from lowerbound.data import eight_schools
-from lowerbound.family.conditioned import Conditioned
-from lowerbound.family.gridded import Interpolated, NodeMixture
+from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.family.densities.gridded import Interpolated, NodeMixture
 from lowerbound.methods.grid.conditioning import run_conditioned
 from lowerbound.model import trace_model
 

@@ -15,7 +15,7 @@ from jax import Array
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.family import Free
-from lowerbound.joint.expression import Tree, Z
+from lowerbound.joint.terms.expression import Tree, Z
 
 PROBABILITIES = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
 

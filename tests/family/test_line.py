@@ -7,7 +7,7 @@ import scipy.special
 from jax import Array
 
 from lowerbound.compiled import quickly
-from lowerbound.family import line
+from lowerbound.family.numerics import line
 
 
 @quickly

@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from lowerbound.compiled import quickly
-from lowerbound.family.polya_gamma import InverseGaussian, Point, PolyaGamma
-from lowerbound.model.augmentations import weights
+from lowerbound.family.factors.polya_gamma import InverseGaussian, Point, PolyaGamma
+from lowerbound.rewrite.augmentations import weights
 
 TILTS = np.array([0.0, 1e-6, 1e-3, 0.19, 0.21, 1.0, 7.0, 80.0, 1e4])
 

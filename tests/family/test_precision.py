@@ -9,7 +9,7 @@ import scipy.stats
 
 from lowerbound.compiled import quickly
 from lowerbound.family import Gamma, Wishart
-from lowerbound.family.distributions import InverseWishart, PowerGamma
+from lowerbound.family.numerics.distributions import InverseWishart, PowerGamma
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound import errors
-from lowerbound.family.rowwise import (
+from lowerbound.family.densities.rowwise import (
     covariance_rows,
     log_prob_rows,
     marginal_rows,

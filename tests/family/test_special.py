@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowerbound.compiled import quickly
-from lowerbound.family.special import (
+from lowerbound.family.numerics.special import (
     dirichlet_concentration,
     gamma_shape,
     interior,

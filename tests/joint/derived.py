@@ -13,7 +13,7 @@ from numpyro import handlers
 from lowerbound.compiled import quickly
 from lowerbound.joint.certificate import random_point
 from lowerbound.joint.derive import derive, trace_program
-from lowerbound.joint.value import Poison
+from lowerbound.joint.terms.value import Poison
 from lowerbound.model import trace_model
 from tests.joint.evaluate import evaluate_value, map_arrays
 

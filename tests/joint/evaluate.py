@@ -19,10 +19,10 @@ from scipy.special import gammaln
 
 from lowerbound.compiled import quickly
 from lowerbound.joint.derive import Latent
-from lowerbound.joint.expression import evaluate, spread
-from lowerbound.joint.interpret import interpret
-from lowerbound.joint.terms import Constant, Factor, Gather, Label, Term
-from lowerbound.joint.value import Poison, Value, lift
+from lowerbound.joint.rules.interpret import interpret
+from lowerbound.joint.terms.expression import evaluate, spread
+from lowerbound.joint.terms.labelled import Constant, Factor, Gather, Label, Term
+from lowerbound.joint.terms.value import Poison, Value, lift
 
 Points = Mapping[str, np.ndarray]
 

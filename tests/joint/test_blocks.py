@@ -12,8 +12,9 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.errors import BlockError
-from lowerbound.joint import gaussians, multi_affine
-from lowerbound.joint.blocks import Block, Layout
+from lowerbound.joint import multi_affine
+from lowerbound.joint.blocks import gaussians
+from lowerbound.joint.blocks.block import Block, Layout
 from lowerbound.model import trace_model
 from tests.joint.models import (
     blockmodel,

@@ -13,8 +13,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from lowerbound.joint.densities import TEMPLATES
-from lowerbound.joint.value import Poison, Value
+from lowerbound.joint.templates.conjugate import TEMPLATES
+from lowerbound.joint.terms.value import Poison, Value
 from tests.joint.derived import Densities, check_densities, evaluate_densities
 from tests.joint.evaluate import Input, count, discrete, matrix, positive, real, simplex, unit
 

@@ -13,8 +13,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from lowerbound.joint.densities_nonconjugate import NONCONJUGATE
-from lowerbound.joint.value import Value
+from lowerbound.joint.templates.nonconjugate import NONCONJUGATE
+from lowerbound.joint.terms.value import Value
 from tests.joint.derived import Densities, evaluate_densities
 
 REAL = np.array([0.3, -1.2, 2.0, 0.1])

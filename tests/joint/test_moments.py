@@ -13,8 +13,9 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.compiled import equations
-from lowerbound.joint import inputs_of, moments, multi_affine
-from lowerbound.joint.integrals import Integral
+from lowerbound.joint import inputs_of, multi_affine
+from lowerbound.joint.energy import moments
+from lowerbound.joint.energy.integrals import Integral
 from lowerbound.model import trace_model
 
 ROWS = 7

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from lowerbound.joint.rules_elementwise import RULES
-from lowerbound.joint.value import Poison
+from lowerbound.joint.rules.elementwise import RULES
+from lowerbound.joint.terms.value import Poison
 from tests.joint.evaluate import (
     Input,
     Row,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from lowerbound.joint.rules_structure import RULES
-from lowerbound.joint.value import Poison
+from lowerbound.joint.rules.structural import RULES
+from lowerbound.joint.terms.value import Poison
 from tests.joint.evaluate import (
     Row,
     Table,

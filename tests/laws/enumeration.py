@@ -8,7 +8,7 @@ from jax.scipy.special import logsumexp
 
 from lowerbound.compiled import quickly
 from lowerbound.model import trace_model
-from lowerbound.model.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
 DRAWS, STEP = 4000, 1e-5
 

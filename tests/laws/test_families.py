@@ -25,7 +25,7 @@ from lowerbound.family import (
     Multinomial,
     TruncatedNormal,
 )
-from lowerbound.family.polya_gamma import InverseGaussian, Point, PolyaGamma
+from lowerbound.family.factors.polya_gamma import InverseGaussian, Point, PolyaGamma
 from tests.family.table import CASES, Case, as_arrays, base_measure
 
 DRAWS = 4000

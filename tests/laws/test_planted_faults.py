@@ -16,11 +16,12 @@ from numpyro.distributions import constraints
 
 import lowerbound as lb
 from lowerbound.ascent import State, Sweep
+from lowerbound.family.factors.precision import Gamma
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.precision import Gamma
-from lowerbound.joint import check_certificate, densities, inputs_of
+from lowerbound.joint import check_certificate, inputs_of
 from lowerbound.joint import derive as derivation
-from lowerbound.joint.blocks import Block
+from lowerbound.joint.blocks.block import Block
+from lowerbound.joint.templates import conjugate
 from tests.laws import checks
 from tests.laws.derived import Derived, derive
 from tests.models import (
@@ -114,7 +115,7 @@ def dropped_constant(patch: Patch) -> None:
     original = derivation.ALL_TEMPLATES["Normal"]
 
     def density(x: Any, loc: Any, scale: Any) -> Any:
-        return densities.add(original.density(x, loc, scale), 0.5 * np.log(2 * np.pi))
+        return conjugate.add(original.density(x, loc, scale), 0.5 * np.log(2 * np.pi))
 
     patch.setitem(derivation.ALL_TEMPLATES, "Normal", replace(original, density=density))
 
@@ -125,7 +126,7 @@ def wrong_sign(patch: Patch) -> None:
 
     def density(x: Any, concentration: Any, rate: Any) -> Any:
         sound = original.density(x, concentration, rate)
-        return densities.add(sound, densities.times(2.0, rate, x))
+        return conjugate.add(sound, conjugate.times(2.0, rate, x))
 
     patch.setitem(derivation.ALL_TEMPLATES, "Gamma", replace(original, density=density))
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from lowerbound.joint.expected import Reduction
+from lowerbound.joint.energy.expected import Reduction
 from lowerbound.methods.stochastic import lap, steps
 from lowerbound.methods.stochastic.minibatch import Minibatch
 from tests.laws import test_minibatch as laws

@@ -13,8 +13,8 @@ from numpyro import handlers
 from scipy.special import gammaln, logsumexp
 
 from lowerbound.model import trace_model
-from lowerbound.model.augment import AUGMENTATIONS, AugmentationError, augmented, possible
-from lowerbound.model.augmentations.softmax import Offset, SoftmaxGivenWeights
+from lowerbound.rewrite.augment import AUGMENTATIONS, AugmentationError, augmented, possible
+from lowerbound.rewrite.augmentations.softmax import Offset, SoftmaxGivenWeights
 
 
 @pytest.fixture(autouse=True)

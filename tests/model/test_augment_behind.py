@@ -17,7 +17,7 @@ from jax.scipy.stats import norm
 from numpyro import handlers
 
 from lowerbound.model import trace_model
-from lowerbound.model.augment import AugmentationError, augmented
+from lowerbound.rewrite.augment import AugmentationError, augmented
 
 
 @pytest.fixture(autouse=True)

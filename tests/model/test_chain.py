@@ -16,8 +16,8 @@ from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import enumerated as finding
 from lowerbound.model import trace_model, trial
-from lowerbound.model.chain import Chain
-from lowerbound.model.enumerated import enumerated
+from lowerbound.rewrite.summing.chain import Chain
+from lowerbound.rewrite.summing.enumerated import enumerated
 from tests.laws.enumeration import (
     check_density,
     check_probabilities_and_draws,

@@ -14,7 +14,7 @@ from lowerbound.compiled import quickly
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import trace_model
-from lowerbound.model.enumerated import enumerated
+from lowerbound.rewrite.summing.enumerated import enumerated
 from tests.laws.enumeration import (
     DRAWS,
     check_density,

@@ -9,8 +9,8 @@ import pytest
 
 from lowerbound.compiled import quickly
 from lowerbound.model import trace_model
-from lowerbound.model.coordinates import Coordinates
-from lowerbound.model.noncentred import centring_name
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.noncentred import centring_name
 
 Y = np.array([[1.0, -0.5, 0.3], [0.2, 2.0, -1.0]])
 

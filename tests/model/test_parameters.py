@@ -15,13 +15,13 @@ from numpyro.distributions import constraints
 
 from lowerbound import errors
 from lowerbound.model import trace_model
-from lowerbound.model.parameters import (
+from lowerbound.rewrite.parameters import (
     as_argument,
     find_parameters,
     parameter_inputs,
     parametrised,
 )
-from lowerbound.model.trees import tree_from, tree_record, with_values
+from lowerbound.rewrite.trees import tree_from, tree_record, with_values
 
 Y = np.array([0.5, -1.0, 2.0, 0.1])
 

@@ -17,8 +17,9 @@ from scipy.stats import norm
 
 import lowerbound as lb
 from lowerbound import errors
-from lowerbound.model import summation, trace_model
-from lowerbound.model.enumerated import enumerated
+from lowerbound.model import trace_model
+from lowerbound.rewrite.summing import summation
+from lowerbound.rewrite.summing.enumerated import enumerated
 
 RNG = np.random.default_rng(0)
 Y = RNG.normal(size=6)

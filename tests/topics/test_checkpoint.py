@@ -12,8 +12,8 @@ import pytest
 
 from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.store.archive import StorageError
+from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.native import library
-from lowerbound.topics.watch import Trail
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")
 

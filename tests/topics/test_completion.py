@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from lowerbound.topics import completion
-from lowerbound.topics.completion import HeldOut, hold_out, score_words
-from lowerbound.topics.completion_split import split_tokens
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.looks import completion
+from lowerbound.topics.looks.completion import HeldOut, hold_out, score_words
+from lowerbound.topics.looks.completion_split import split_tokens
 from lowerbound.topics.native import library
 from lowerbound.topics.native.threaded import NativeEngine
 from tests.oracles import topics as oracle

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lowerbound.topics.completion_split import split_tokens
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.looks.completion_split import split_tokens
 
 
 def documents(counts: np.ndarray) -> Documents:

@@ -10,9 +10,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from lowerbound.errors import ArgumentError
-from lowerbound.topics import export
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.fitted import UnfittedModelError
+from lowerbound.topics.fitted_topics import UnfittedModelError
+from lowerbound.topics.looks import export
 
 K, V = 4, 30
 

@@ -8,9 +8,9 @@ from scipy.sparse import random_array
 from scipy.spatial.distance import jensenshannon
 
 from lowerbound.errors import ArgumentError
-from lowerbound.topics import quality as q
-from lowerbound.topics.divergence import divergence_from, divergences, means, near
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.looks import quality as q
+from lowerbound.topics.looks.divergence import divergence_from, divergences, means, near
 
 SEEDS = range(4)
 
@@ -131,7 +131,7 @@ def test_divergence_is_that_of_scipy_in_bits(seed, monkeypatch):
     beta[0] /= beta[0].sum()
     expected = [[jensenshannon(p, r, base=2) ** 2 for r in beta] for p in beta]
     np.testing.assert_allclose(divergences(beta), expected, atol=1e-12)
-    monkeypatch.setattr("lowerbound.topics.divergence.BLOCK", 64)  # two rows at a time
+    monkeypatch.setattr("lowerbound.topics.looks.divergence.BLOCK", 64)  # two rows at a time
     np.testing.assert_allclose(divergence_from(beta, beta[1]), expected[1], atol=1e-12)
 
 

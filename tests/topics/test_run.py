@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lowerbound.topics import inference, one_run, outcome, watch
-from lowerbound.topics.completion import hold_out
+from lowerbound.topics import inference, one_run, outcome
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
+from lowerbound.topics.looks import watch
+from lowerbound.topics.looks.completion import hold_out
+from lowerbound.topics.looks.watch import Watch
 from lowerbound.topics.native import library
 from lowerbound.topics.native.threaded import NativeEngine
 from lowerbound.topics.one_run import split_corpus
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.settings import Setting
-from lowerbound.topics.watch import Watch
 from tests.oracles import topics as oracle
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -18,7 +18,7 @@ from jax import Array
 
 from lowerbound.ascent.rule import step_towards
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
-from lowerbound.family.free import Free
+from lowerbound.family.factors.free import Free
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, Summand, energies_and_gradient, energy, gradient
 

@@ -8,7 +8,7 @@ from jax import Array
 from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
-from lowerbound.family.free import Free
+from lowerbound.family.factors.free import Free
 from lowerbound.joint import gradient
 
 

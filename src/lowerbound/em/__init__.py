@@ -5,8 +5,8 @@ the unconstrained space come out, with an ELBO measured on fresh draws and a rea
 Rows of the data are taken a batch at a time; every row keeps a q of its own, there is no encoder.
 """
 
+from lowerbound.em.em_value import EM
 from lowerbound.em.gradient_loop import EMRun, run_gradients
 from lowerbound.em.objective import Objective, objective_of
-from lowerbound.em.value import EM
 
 __all__ = ["EM", "EMRun", "Objective", "objective_of", "run_gradients"]

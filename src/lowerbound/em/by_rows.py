@@ -8,7 +8,7 @@ import numpy as np
 
 from lowerbound.em.objective import Objective
 from lowerbound.em.row_gaussians import Block, root
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 
 
 def by_rows(objective: Objective, own: Block, shared: Block) -> dict[str, np.ndarray]:

@@ -15,12 +15,12 @@ from lowerbound.bound.restricted import Restricted, narrowed
 from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.compiled import quickly
 from lowerbound.em.climb import STEPS, Point, State, begin, window
+from lowerbound.em.em_value import EM
 from lowerbound.em.measure import measured
 from lowerbound.em.objective import Data, Objective, compiled
 from lowerbound.em.polish import draws_for, polished
 from lowerbound.em.row_batches import batch_size, indices, part_of
 from lowerbound.em.row_gaussians import begun
-from lowerbound.em.value import EM
 from lowerbound.errors import ArgumentError, ZeroDensityError
 
 FULL_ROW, FULL_SHARED = 10, 100  # numbers up to which a covariance is full

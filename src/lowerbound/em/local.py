@@ -13,15 +13,15 @@ from jax import Array
 from lowerbound.compiled import quickly
 from lowerbound.em.by_rows import by_rows, shared_block
 from lowerbound.em.climb import STEPS, Point, begin, window
+from lowerbound.em.em_value import EM
 from lowerbound.em.gradient_loop import start
 from lowerbound.em.measure import row_terms
 from lowerbound.em.objective import Objective, compiled, objective_of
 from lowerbound.em.row_gaussians import Block
-from lowerbound.em.value import EM
 from lowerbound.errors import ArgumentError
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
+from lowerbound.rewrite.coordinates import Coordinates
 
 Naturals = Any
 DRAWS, WINDOWS = 8, 40

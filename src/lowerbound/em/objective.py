@@ -19,9 +19,9 @@ from numpyro.primitives import Messenger
 from lowerbound.compiled import Jitted, jit, quickly
 from lowerbound.em.row_gaussians import Block, entropy, moved
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
-from lowerbound.model.parameters import Parameter, parameter_inputs, parameter_name
 from lowerbound.model.program import Message
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter_name
 
 Free = dict[str, Any]  # unconstrained numbers of the parameters, by name
 Data = Mapping[str, Any]

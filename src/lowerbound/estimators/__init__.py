@@ -4,6 +4,6 @@ In: data in the forms that scikit-learn takes. Out: fitted attributes with a tra
 and `result_`, the `Fit` behind them.
 """
 
-from lowerbound.estimators.topics import LatentDirichletAllocation
+from lowerbound.estimators.lda import LatentDirichletAllocation
 
 __all__ = ["LatentDirichletAllocation"]

@@ -5,14 +5,14 @@ Given natural parameters it yields A, mean = grad A, entropy, KL, draws and NumP
 All constants are kept, and nothing is NaN inside the domain that `in_domain` reports.
 """
 
-from lowerbound.family.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.free import Free
-from lowerbound.family.gaussian import MultivariateNormal, Normal, TruncatedNormal
-from lowerbound.family.joint_blocks import NormalGamma, NormalWishart
-from lowerbound.family.precision import Gamma, Wishart
+from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
+from lowerbound.family.factors.free import Free
+from lowerbound.family.factors.gaussian import MultivariateNormal, Normal, TruncatedNormal
+from lowerbound.family.factors.joint_blocks import NormalGamma, NormalWishart
+from lowerbound.family.factors.precision import Gamma, Wishart
+from lowerbound.family.factors.simplex import Beta, Dirichlet
 from lowerbound.family.registry import FAMILIES, family_of
-from lowerbound.family.simplex import Beta, Dirichlet
 
 __all__ = [
     "FAMILIES",

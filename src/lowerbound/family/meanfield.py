@@ -13,11 +13,11 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.compiled import quickly
-from lowerbound.family.distributions import SiteAxes
 from lowerbound.family.exponential import ExponentialFamily, Natural
+from lowerbound.family.numerics.distributions import SiteAxes
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
-from lowerbound.joint.blocks import Layout
+from lowerbound.joint.blocks.block import Layout
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowerbound.family.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.exponential import ExponentialFamily
-from lowerbound.family.free import Free
-from lowerbound.family.gaussian import MultivariateNormal, Normal, TruncatedNormal
-from lowerbound.family.joint_blocks import NormalGamma, NormalWishart
-from lowerbound.family.polya_gamma import InverseGaussian, Point, PolyaGamma
-from lowerbound.family.precision import Gamma, Wishart
-from lowerbound.family.simplex import Beta, Dirichlet
+from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
+from lowerbound.family.factors.free import Free
+from lowerbound.family.factors.gaussian import MultivariateNormal, Normal, TruncatedNormal
+from lowerbound.family.factors.joint_blocks import NormalGamma, NormalWishart
+from lowerbound.family.factors.polya_gamma import InverseGaussian, Point, PolyaGamma
+from lowerbound.family.factors.precision import Gamma, Wishart
+from lowerbound.family.factors.simplex import Beta, Dirichlet
 
 __all__ = ["FAMILIES", "family_of"]
 

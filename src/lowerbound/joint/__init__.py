@@ -5,10 +5,16 @@ Contract: `multi_affine(model)` returns a `Joint` whose `compress` contracts the
 one block's mean parameters is that block's optimal natural parameter (eq:optimal-qj).
 """
 
-from lowerbound.joint.blocks import Block
+from lowerbound.joint.blocks.block import Block
 from lowerbound.joint.certificate import certificate, check_certificate
 from lowerbound.joint.derive import inputs_of
-from lowerbound.joint.energy import Statistics, Summand, energies_and_gradient, energy, gradient
+from lowerbound.joint.energy.summands import (
+    Statistics,
+    Summand,
+    energies_and_gradient,
+    energy,
+    gradient,
+)
 from lowerbound.joint.multiaffine import Joint, multi_affine
 
 __all__ = [

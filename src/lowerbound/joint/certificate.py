@@ -19,10 +19,10 @@ from jax.scipy.special import gammaln
 from lowerbound.compiled import quickly
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.derive import split_inputs
-from lowerbound.joint.energy import Statistics, evaluate, gradient
-from lowerbound.joint.impossible import IMPOSSIBLE, is_impossible
+from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
 from lowerbound.joint.multiaffine import Joint, origin_name
 from lowerbound.joint.points import MOVED, extras_of, random_point
+from lowerbound.joint.terms.impossible import IMPOSSIBLE, is_impossible
 
 RELATIVE_TOLERANCE = 1e-9
 # NumPyro's densities of these use JAX's betaln, which has seven digits where an argument exceeds 8.

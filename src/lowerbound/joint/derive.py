@@ -18,10 +18,10 @@ import numpy as np
 from jax.extend import core as jex
 from numpyro.distributions import constraints
 
-from lowerbound.joint.densities_nonconjugate import ALL_TEMPLATES
-from lowerbound.joint.interpret import interpret
-from lowerbound.joint.terms import Array, Atom, Constant, Factor, Label, Term
-from lowerbound.joint.value import (
+from lowerbound.joint.rules.interpret import interpret
+from lowerbound.joint.templates.nonconjugate import ALL_TEMPLATES
+from lowerbound.joint.terms.labelled import Array, Atom, Constant, Factor, Label, Term
+from lowerbound.joint.terms.value import (
     Operand,
     Poison,
     Value,

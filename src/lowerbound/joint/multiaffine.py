@@ -12,8 +12,9 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.errors import Residual
-from lowerbound.joint.blocks import Block, Entry
-from lowerbound.joint.coupling import Restriction, restriction, separate
+from lowerbound.joint.blocks.block import Block, Entry
+from lowerbound.joint.blocks.coupling import Restriction, restriction, separate
+from lowerbound.joint.blocks.statistics import Misfit, find_blocks
 from lowerbound.joint.derive import (
     Derivation,
     Latent,
@@ -23,12 +24,11 @@ from lowerbound.joint.derive import (
     inputs_of,
     trace_program,
 )
-from lowerbound.joint.energy import Store, Summand, UnreadableError, compile_terms
-from lowerbound.joint.integrals import build
-from lowerbound.joint.normal import fuse, projections_of, without_projections
-from lowerbound.joint.statistics import Misfit, find_blocks
-from lowerbound.joint.terms import Array
-from lowerbound.joint.value import Operand, Poison, Value, full, sites_of
+from lowerbound.joint.energy.integrals import build
+from lowerbound.joint.energy.summands import Store, Summand, UnreadableError, compile_terms
+from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.normal import fuse, projections_of, without_projections
+from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
 
 FEW = 20  # observed sites of one row each, whose terms are kept apart

@@ -28,8 +28,8 @@ from lowerbound.errors import (
 )
 from lowerbound.joint import Joint, inputs_of
 from lowerbound.joint.derive import domain_of
-from lowerbound.joint.impossible import is_impossible
 from lowerbound.joint.multiaffine import Structure
+from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.variational_em import check_ascent, parametrised_model
 from lowerbound.methods.gaussian_value import FULL_BELOW, Gaussian
 from lowerbound.methods.grid.conditional import conditioned
@@ -49,9 +49,9 @@ from lowerbound.methods.partial.given_sites import wide_enough
 from lowerbound.methods.score.finite_fit import check_score
 from lowerbound.methods.values import CAVI, SVI, as_method, has_columns, is_auto
 from lowerbound.model import Model, trace_model
-from lowerbound.model.augment import AugmentationError, augmented, possible
-from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
-from lowerbound.model.parameters import find_parameters
+from lowerbound.rewrite.augment import AugmentationError, augmented, possible
+from lowerbound.rewrite.parameters import find_parameters
+from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 
 GRID = "conditioned"  # the name of the rung of scalars on a grid
 MOST_SCALARS = 3

@@ -9,7 +9,7 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, PALE, bare, empty, percent, pyplot
-from lowerbound.topics.fitted import TopicModel, check_fitted, word_names
+from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.snapshots import Snapshots
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, INK, PALE, bare, percent, pyplot
-from lowerbound.topics.divergence import means
-from lowerbound.topics.fitted import TopicModel, check_fitted, word_names
-from lowerbound.topics.quality import top_words
+from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
+from lowerbound.topics.looks.divergence import means
+from lowerbound.topics.looks.quality import top_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

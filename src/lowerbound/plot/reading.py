@@ -8,16 +8,16 @@ import numpy as np
 
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, empty, percent, pyplot
-from lowerbound.topics.divergence import means
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.fitted import (
+from lowerbound.topics.fitted_topics import (
     TopicModel,
     check_fitted,
     empty_documents_accepted,
     opened,
     word_names,
 )
-from lowerbound.topics.quality import top_words
+from lowerbound.topics.looks.divergence import means
+from lowerbound.topics.looks.quality import top_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

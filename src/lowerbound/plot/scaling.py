@@ -9,9 +9,9 @@ import numpy as np
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, FAINT, empty, pyplot
 from lowerbound.plot.labels import label
-from lowerbound.topics.divergence import divergences, means
-from lowerbound.topics.fitted import TopicModel, check_fitted, word_names
-from lowerbound.topics.quality import DUPLICATE, IDLE, top_words
+from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
+from lowerbound.topics.looks.divergence import divergences, means
+from lowerbound.topics.looks.quality import DUPLICATE, IDLE, top_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,20 +10,20 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from lowerbound.errors import ArgumentError
-from lowerbound.family.conditioned import Conditioned
+from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.family.densities.nothing import Nothing
+from lowerbound.family.densities.product import Product
+from lowerbound.family.densities.score_product import ScoreProduct
+from lowerbound.family.densities.summed import Summed
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.nothing import Nothing
-from lowerbound.family.product import Product
-from lowerbound.family.score_product import ScoreProduct
-from lowerbound.family.summed import Summed
-from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.joint import Block
-from lowerbound.joint.blocks import Layout
+from lowerbound.joint.blocks.block import Layout
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
-from lowerbound.model.noncentred import centring, centring_name
 from lowerbound.model.supports import support_from, support_record
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.noncentred import centring, centring_name
 
 Sites = Mapping[str, Mapping[str, Any]]
 

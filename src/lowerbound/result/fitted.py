@@ -18,9 +18,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Variational
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
-from lowerbound.model.augment import augmented, auxiliary_of
 from lowerbound.model.supports import support_record
-from lowerbound.model.trees import with_values
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
 from lowerbound.result.posterior import History, Posterior, Restart
@@ -32,6 +30,8 @@ from lowerbound.result.predictive import (
     terms_from_draws,
 )
 from lowerbound.result.saved import Saved, needs_data
+from lowerbound.rewrite.augment import augmented, auxiliary_of
+from lowerbound.rewrite.trees import with_values
 
 if TYPE_CHECKING:
     import pandas as pd

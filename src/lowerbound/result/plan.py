@@ -11,7 +11,7 @@ from lowerbound.cost import Alternative, Cost, Work
 from lowerbound.errors import Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint
-from lowerbound.joint.expression import text
+from lowerbound.joint.terms.expression import text
 from lowerbound.model import Model
 
 

@@ -14,8 +14,8 @@ from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.em import local as gaussian_rows
 from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.unconstrained import UnconstrainedGaussian
 from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.result.closed_form import exact_densities

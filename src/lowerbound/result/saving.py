@@ -13,11 +13,9 @@ import numpy as np
 
 from lowerbound.ascent import State
 from lowerbound.errors import Residual
+from lowerbound.family.densities.summed import Summed
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.summed import Summed
 from lowerbound.model import trace_model
-from lowerbound.model.enumerated import enumerated
-from lowerbound.model.trees import tree_from, tree_record
 from lowerbound.result.family_records import (
     family_from,
     family_record,
@@ -29,6 +27,8 @@ from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
+from lowerbound.rewrite.summing.enumerated import enumerated
+from lowerbound.rewrite.trees import tree_from, tree_record
 from lowerbound.store.archive import (
     Kind,
     NotPlainError,

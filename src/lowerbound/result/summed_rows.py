@@ -10,8 +10,8 @@ from jax import Array
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.model import Model
-from lowerbound.model.enumerated import can_be_summed, discrete_sites, enumerated
 from lowerbound.result.new_rows import row_axes
+from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 
 
 def summed_densities(model: Model, draws: Mapping[str, Array]) -> Array | None:

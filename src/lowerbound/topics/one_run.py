@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from lowerbound.run.bar import Bar
-from lowerbound.topics.completion import hold_out
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.inference import (
@@ -23,11 +22,12 @@ from lowerbound.topics.inference import (
     stochastic,
 )
 from lowerbound.topics.inference_steps import Engine, Rule
+from lowerbound.topics.looks.completion import hold_out
+from lowerbound.topics.looks.watch import Trail, Watch, progress_text
 from lowerbound.topics.outcome import Run, finish
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.standing import Standing, keeper
-from lowerbound.topics.watch import Trail, Watch, progress_text
 
 PRIOR_LOOKS: Final = 2  # at least, with learned priors
 

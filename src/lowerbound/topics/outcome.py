@@ -12,11 +12,11 @@ from lowerbound.result.posterior import History
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference import Look, Reading, topics_divergence
 from lowerbound.topics.inference_steps import Engine
+from lowerbound.topics.looks.quality import top_words
+from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.priors import Priors, dirichlet_divergence
-from lowerbound.topics.quality import top_words
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import WORDS, Snapshots, no_snapshots
-from lowerbound.topics.watch import Trail
 
 PART: Final = 2000  # documents of a part of a corpus, from which its ELBO is found
 SAMPLED: Final = 20_000  # documents from which the ELBO of a run is found, where it is not known

@@ -12,7 +12,7 @@ from lowerbound.bound.augmentation import augmentation_gap
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.cavi import run_cavi
 from lowerbound.model import trace_model
-from lowerbound.model.augment import augmented
+from lowerbound.rewrite.augment import augmented
 from tests.oracles import augmented as oracle
 
 

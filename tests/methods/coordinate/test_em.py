@@ -17,8 +17,8 @@ from lowerbound.bound import elbo
 from lowerbound.compiled import quickly
 from lowerbound.joint import inputs_of
 from lowerbound.methods.coordinate.variational_em import run_em
-from lowerbound.model.parameters import parameter_inputs
 from lowerbound.result.posterior import Posterior
+from lowerbound.rewrite.parameters import parameter_inputs
 from tests.laws.compilations import counted
 
 EXACT = lb.CAVI(tolerance=1e-13)

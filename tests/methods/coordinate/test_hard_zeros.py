@@ -12,8 +12,9 @@ from scipy.stats import binom, poisson
 import lowerbound as lb
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import check_certificate, densities, inputs_of, multi_affine
+from lowerbound.joint import check_certificate, inputs_of, multi_affine
 from lowerbound.joint import derive as derivation
+from lowerbound.joint.templates import conjugate
 from lowerbound.model import trace_model
 
 TOSSES = np.array([0, 1, 1, 0, 1, 1, 1, 0, 1, 1])
@@ -247,11 +248,11 @@ def test_a_derivation_that_excludes_another_value_is_found(monkeypatch):
     template = derivation.ALL_TEMPLATES["CategoricalProbs"]
 
     def wrong(x, probs):
-        return template.density(densities.add(1.0, densities.times(x, -1.0)), probs)
+        return template.density(conjugate.add(1.0, conjugate.times(x, -1.0)), probs)
 
     with jax.enable_x64(True):
         model = trace_model(by_probs, (TOSSES,))
-        changed = densities.Template(template.parameters, wrong)
+        changed = conjugate.Template(template.parameters, wrong)
         monkeypatch.setitem(derivation.ALL_TEMPLATES, "CategoricalProbs", changed)
         joint = multi_affine(model)
         with pytest.raises(CertificateError):

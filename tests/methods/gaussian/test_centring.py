@@ -10,7 +10,7 @@ from numpyro.contrib.control_flow import scan
 
 import lowerbound as lb
 from lowerbound.errors import ArgumentError, UnsupportedModelError
-from lowerbound.family.noncentred_sites import mixture_size
+from lowerbound.family.densities.noncentred_sites import mixture_size
 from lowerbound.methods.gaussian.centring import LEAST, MARGIN, choose, location_scale_sites
 from lowerbound.methods.gaussian.climbs import Watch
 from lowerbound.model import trace_model

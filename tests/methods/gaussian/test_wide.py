@@ -13,7 +13,7 @@ import pytest
 import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
-from lowerbound.family.unconstrained import covariance as covariance_of
+from lowerbound.family.densities.unconstrained import covariance as covariance_of
 from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.sparsity import dense, sparsity_of
 from lowerbound.methods.gaussian.target import target_for

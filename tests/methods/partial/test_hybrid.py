@@ -27,7 +27,7 @@ from lowerbound.methods.partial.given_program import given_sites, sites_to_cover
 from lowerbound.methods.partial.given_sites import begin_places, block_size
 from lowerbound.methods.partial.in_turn import Problem, data_without, fixed_draws, one_round
 from lowerbound.model import trace_model
-from lowerbound.model.coordinates import Coordinates
+from lowerbound.rewrite.coordinates import Coordinates
 from tests.laws.compilations import counted
 
 RNG = np.random.default_rng(0)

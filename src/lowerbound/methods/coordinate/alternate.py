@@ -33,7 +33,7 @@ from lowerbound.methods.coordinate.progress import CHUNK, CONVERGED, FELL, NOT_F
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model
-from lowerbound.model.parameters import FURTHEST
+from lowerbound.rewrite.parameters import FURTHEST
 from lowerbound.run.bar import Bar
 
 UNBOUNDED = 5  # a status beside those of fit.progress: a parameter has run away

@@ -15,7 +15,7 @@ from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
 from lowerbound.errors import ArgumentError
 from lowerbound.joint import inputs_of
-from lowerbound.joint.impossible import is_impossible
+from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.answer import make_fit
 from lowerbound.methods.coordinate.begin import (
     assignments,

@@ -22,7 +22,7 @@ from lowerbound.compute.engine import Arrays, Engine
 from lowerbound.compute.threads import one_thread
 from lowerbound.errors import ConvergenceWarning, DecreasingBoundError, DecreasingBoundWarning
 from lowerbound.family.exponential import ExponentialFamily
-from lowerbound.family.free import Free
+from lowerbound.family.factors.free import Free
 from lowerbound.methods.coordinate.progress import (
     CHUNK,
     CONVERGED,

@@ -16,10 +16,10 @@ from lowerbound.ascent.maximise import FEW
 from lowerbound.compute.engine import Engine
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.joint import Summand, energy
-from lowerbound.joint.energy import Slot
-from lowerbound.joint.terms import Gather
+from lowerbound.joint.energy.summands import Slot
+from lowerbound.joint.terms.labelled import Gather
 from lowerbound.model.dependence import dependence
-from lowerbound.model.parameters import Parameter, parameter_inputs, parameter_name
+from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter_name
 
 FLAT = 1e-9  # a curvature, where those of the single parameters are one
 EDGE = 30.0  # unconstrained numbers at which a constrained value is on its edge, to rounding

@@ -26,7 +26,7 @@ from lowerbound.methods.coordinate.loop import Outcome
 from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model, trace_model
-from lowerbound.model.parameters import (
+from lowerbound.rewrite.parameters import (
     Parameters,
     as_argument,
     find_parameters,
@@ -34,7 +34,7 @@ from lowerbound.model.parameters import (
     parameter_name,
     parametrised,
 )
-from lowerbound.model.trees import with_values
+from lowerbound.rewrite.trees import with_values
 from lowerbound.run.check_input import check_observed_variance
 
 

@@ -18,7 +18,7 @@ from lowerbound.bound.restricted import Restricted, narrowed, reason, restricted
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import allowance
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import choose
 from lowerbound.methods.gaussian.centring_wide import choose_wide
 from lowerbound.methods.gaussian.climbs import GaussianRun, Solution, Watch, draw_seed
@@ -30,7 +30,7 @@ from lowerbound.methods.gaussian.starts import WITHIN, at_fault
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
+from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.run.bar import Bar
 
 MEASURE = 1024  # fresh draws that measure the answer, at least

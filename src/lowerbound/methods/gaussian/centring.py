@@ -20,23 +20,23 @@ from lowerbound.ascent.gaussian_step import begin
 from lowerbound.bound.draws import normal_draws
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, LowerboundError
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.engines import ascend, begin_climbs, draw_sizes
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.together import Climb
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.model import Model, Site
-from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
-from lowerbound.model.noncentred import (
+from lowerbound.model.program import Inspector, Message
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.noncentred import (
     LOCATION_SCALE,
     auxiliary,
     centring_name,
     location_scale,
 )
-from lowerbound.model.program import Inspector, Message
 
 MOST_TRIED = 1000  # the largest dimension in which coordinates are compared
 MOST_ALONE = 4  # sites that are also moved one by one

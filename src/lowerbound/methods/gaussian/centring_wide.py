@@ -23,7 +23,7 @@ from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.wide import Wide, wide_for
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.model import Model
-from lowerbound.model.noncentred import centring_name
+from lowerbound.rewrite.noncentred import centring_name
 
 DRAWS = 128  # fresh draws that compare two places
 SURE = 2.0  # standard errors by which the others must be better

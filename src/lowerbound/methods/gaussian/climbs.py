@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowerbound.bound.restricted import Restricted
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.run.bar import Bar
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from lowerbound.compute.engine import derived
-from lowerbound.family.summed import Summed
+from lowerbound.family.densities.summed import Summed
 from lowerbound.model import Model
-from lowerbound.model.enumerated import enumerated
-from lowerbound.model.summation import Summation
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, Row
+from lowerbound.rewrite.summing.enumerated import enumerated
+from lowerbound.rewrite.summing.summation import Summation
 
 
 def fit_summed(

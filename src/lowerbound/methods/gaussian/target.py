@@ -23,8 +23,8 @@ from lowerbound.compute.engine import in_background
 from lowerbound.cost import affordable_count, allowance, machine, numbers_computed
 from lowerbound.errors import TooLongToCompileError, TooSlowError
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import digest
+from lowerbound.rewrite.coordinates import Coordinates
 
 BATCH = 64  # points that are evaluated together
 MANY = 200  # dimensions

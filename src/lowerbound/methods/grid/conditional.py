@@ -25,13 +25,13 @@ from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
 from lowerbound.errors import ArgumentError
+from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.nothing import Nothing
 from lowerbound.family.variational import Inner, Parameters, Variational
 from lowerbound.joint import inputs_of
 from lowerbound.joint.derive import split_inputs
-from lowerbound.joint.energy import evaluate
-from lowerbound.joint.impossible import is_impossible
+from lowerbound.joint.energy.summands import evaluate
+from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.model import Model, trace_model

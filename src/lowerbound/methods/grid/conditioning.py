@@ -18,7 +18,7 @@ import numpy as np
 
 from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.family.conditioned import Conditioned
+from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.methods.grid.conditional import (
     Solver,
     conditioned,

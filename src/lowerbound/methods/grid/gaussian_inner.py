@@ -13,7 +13,7 @@ from lowerbound.ascent.gaussian_step import RUNNING, Ascent, begin
 from lowerbound.bound.draws import normal_draws
 from lowerbound.compiled import jit, quickly
 from lowerbound.cost import mapped, numbers_computed
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.starts import WIDTH
 from lowerbound.methods.gaussian.target import POINT, Target, target_for, value_and_gradient
 from lowerbound.methods.gaussian.together import LEFT_BEHIND, side_by_side, stopped

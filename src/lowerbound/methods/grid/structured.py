@@ -21,10 +21,10 @@ from lowerbound.methods.grid.conditioning import ConditionedRun, run_conditioned
 from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model, trace_model
-from lowerbound.model.enumerated import discrete_sites
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, make_plan, plan_on_grid
 from lowerbound.result.posterior import History, Restart
+from lowerbound.rewrite.summing.enumerated import discrete_sites
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.store.checkpoint import Keeper
 

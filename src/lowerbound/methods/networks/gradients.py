@@ -18,19 +18,19 @@ from lowerbound.em.by_rows import by_rows
 from lowerbound.em.gradient_loop import FULL_ROW, FULL_SHARED, MOST_STEPS, full_rank
 from lowerbound.em.row_batches import batch_size
 from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.family.summed import Summed
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.summed import Summed
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.methods.coordinate.variational_em import notes_of, parametrised_model
 from lowerbound.methods.gaussian.summed_out import plan_summed
 from lowerbound.model import Model, trace_model
-from lowerbound.model.enumerated import discrete_sites, enumerated
-from lowerbound.model.parameters import Parameters, find_parameters, parameter_inputs
-from lowerbound.model.summation import Summation
-from lowerbound.model.trees import with_values
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, plan_of_gaussian
 from lowerbound.result.posterior import History, Restart
+from lowerbound.rewrite.parameters import Parameters, find_parameters, parameter_inputs
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.summation import Summation
+from lowerbound.rewrite.trees import with_values
 from lowerbound.run.bar import Bar
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.store.checkpoint import Keeper

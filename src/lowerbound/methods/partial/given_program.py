@@ -21,14 +21,14 @@ from numpyro.distributions import biject_to
 from lowerbound.compute.engine import Engine, derived, engine_for
 from lowerbound.errors import ArgumentError, Residual
 from lowerbound.joint import Joint, Statistics, Summand, energy, inputs_of
-from lowerbound.joint.blocks import Read
+from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.derive import abstract
-from lowerbound.joint.energy import Slot
-from lowerbound.joint.terms import Gather, Label, align, unique
+from lowerbound.joint.energy.summands import Slot
+from lowerbound.joint.terms.labelled import Gather, Label, align, unique
 from lowerbound.methods.grid.conditional import given_name, with_given
 from lowerbound.model import Model
-from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import dependence, digest
+from lowerbound.rewrite.coordinates import Coordinates
 
 MOST_PRODUCT = 5_000_000  # numbers in a product of arrays that depend on g
 MOST_TRIALS = 8  # sites of which the smallest set is looked for

@@ -18,8 +18,8 @@ from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
 from lowerbound.errors import ArgumentError, ConvergenceWarning, LowerboundError
-from lowerbound.family.product import Product
-from lowerbound.family.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.product import Product
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.joint import inputs_of
 from lowerbound.methods.coordinate.begin import assignments, check_components, given_values
 from lowerbound.methods.coordinate.start import chances
@@ -41,10 +41,10 @@ from lowerbound.methods.partial.in_turn import (
     settled,
 )
 from lowerbound.model import Model, trace_model
-from lowerbound.model.coordinates import Coordinates
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, make_plan, plan_of_gaussian
 from lowerbound.result.posterior import History, Restart
+from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.run.bar import Bar
 from lowerbound.run.check_input import check_observed_variance
 

@@ -30,11 +30,11 @@ from lowerbound.methods.grid.structured import grid_fit
 from lowerbound.methods.partial.given_sites import fit_given_sites
 from lowerbound.methods.score.finite_fit import by_score, explain_score, fit_score
 from lowerbound.model import Model, trace_model
-from lowerbound.model.coordinates import Coordinates
-from lowerbound.model.enumerated import discrete_sites, enumerated
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, plan_of_gaussian, plan_on_grid
 from lowerbound.result.posterior import History, Restart
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.store.checkpoint import Keeper
 

@@ -17,9 +17,9 @@ from lowerbound.methods.coordinate.variational_em import run_em
 from lowerbound.methods.grid.structured import fit_conditioned
 from lowerbound.methods.values import CAVI
 from lowerbound.model import trace_model
-from lowerbound.model.augment import augmented
 from lowerbound.result.fitted import Fit
 from lowerbound.result.plan import make_plan
+from lowerbound.rewrite.augment import augmented
 from lowerbound.store.checkpoint import Keeper
 
 

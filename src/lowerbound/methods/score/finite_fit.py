@@ -16,10 +16,10 @@ from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.methods.score.finite_program import score_program
 from lowerbound.methods.score.score_functions import draws_of, run_score
 from lowerbound.model import Model
-from lowerbound.model.enumerated import discrete_sites, enumerated
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
 from lowerbound.result.posterior import History
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 from lowerbound.run.check_input import check_observed_variance
 
 

@@ -20,10 +20,10 @@ from lowerbound.compiled import jit
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
-from lowerbound.model.coordinates import Coordinates
 from lowerbound.model.dependence import digest
-from lowerbound.model.enumerated import discrete_parents, discrete_sites
-from lowerbound.model.finite import Finite, Group, row_axes
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.summing.enumerated import discrete_parents, discrete_sites
+from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
 
 FEWEST_COUNTS, MOST_COUNTS = 32, 2048  # values 0, 1, ... of a count without an upper end
 TRIED = 8  # random states of all rows, for which rows must not affect each other

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lowerbound.methods.score.finite_program import Cells, ScoreProgram
-from lowerbound.model.finite import Finite
+from lowerbound.rewrite.summing.finite import Finite
 
 LOWEST = -1e4  # log p of what is impossible, while q is fitted
 

@@ -21,8 +21,8 @@ from lowerbound.bound.restricted import Restricted, narrowed, restricted
 from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.compiled import jit, quickly
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.family.score_product import ScoreProduct
-from lowerbound.family.unconstrained import UnconstrainedGaussian, covariance
+from lowerbound.family.densities.score_product import ScoreProduct
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.starts import NoFiniteStartError
@@ -36,8 +36,8 @@ from lowerbound.methods.score.finite_program import (
 from lowerbound.methods.score.logit_gradients import draw_cells
 from lowerbound.methods.score.windows import Ascending, Parameters, begin, point, window
 from lowerbound.model import Model
-from lowerbound.model.finite import Finite
 from lowerbound.result.posterior import Restart
+from lowerbound.rewrite.summing.finite import Finite
 from lowerbound.run.bar import Bar
 
 FIRST_STEPS, STEPS, LAST_STEPS = 40, 100, 500  # of a start, of a window, averaged at the end

@@ -16,7 +16,7 @@ from jax import Array
 
 from lowerbound.ascent.adam import Free, log_q
 from lowerbound.ascent.rule import step_towards
-from lowerbound.family.score_product import entropy
+from lowerbound.family.densities.score_product import entropy
 from lowerbound.methods.score.finite_program import ScoreProgram
 from lowerbound.methods.score.logit_gradients import (
     Logits,

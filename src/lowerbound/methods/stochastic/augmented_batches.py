@@ -12,9 +12,9 @@ import jax
 from lowerbound.errors import NotConjugateError
 from lowerbound.methods.stochastic.svi import derived_batch, explain_svi, run_svi
 from lowerbound.methods.values import SVI
-from lowerbound.model.augment import AugmentationError, augmented, possible
 from lowerbound.result.fitted import Fit
 from lowerbound.result.plan import Plan
+from lowerbound.rewrite.augment import AugmentationError, augmented, possible
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from lowerbound.bound import elbo_by_site
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement
 from lowerbound.compute.placed import compiled
-from lowerbound.joint.expected import Expected
+from lowerbound.joint.energy.expected import Expected
 from lowerbound.methods.coordinate.progress import host
 from lowerbound.methods.stochastic.minibatch import Minibatch
 

@@ -20,11 +20,11 @@ from lowerbound.compute.engine import Arrays, engine_for
 from lowerbound.errors import ArgumentError, NotConjugateError, Residual, ShapeError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint, Statistics, Summand, energy, inputs_of
-from lowerbound.joint.blocks import Read
+from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.derive import mask_name
-from lowerbound.joint.expected import Expected, Reduction, reduction
-from lowerbound.joint.expression import text
-from lowerbound.joint.terms import Label
+from lowerbound.joint.energy.expected import Expected, Reduction, reduction
+from lowerbound.joint.terms.expression import text
+from lowerbound.joint.terms.labelled import Label
 from lowerbound.methods.coordinate.origin import (
     far_from_zero,
     find_origins,

@@ -1,0 +1,277 @@
+"""Structured densities q(theta) q(z | theta): a few scalars on a grid, the rest given each node.
+
+q(theta) is proportional to p(theta) exp(conditional ELBO). The grid is a tensor grid in the
+unconstrained coordinates u = origin + axes t, so that moments are sums over its nodes; draws of
+theta interpolate the log density where it is one scalar, with z from a node beside it; of several
+scalars, whose nodes lie further apart, they are nodes themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax import Array
+from jax.scipy.special import logsumexp
+from numpyro.distributions import (
+    CategoricalLogits,
+    CategoricalProbs,
+    Distribution,
+)
+from numpyro.distributions.transforms import Transform
+
+from lowerbound.compiled import in_two, quickly
+from lowerbound.cost import mapped
+from lowerbound.family.densities.gridded import Interpolated, NodeMixture, usable
+from lowerbound.family.variational import Variational
+
+REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of the grid
+KNOTS = 512  # of the marginal density of a scalar
+NUMBERS_AT_ONCE = 2_000_000  # in the parameters of the draws that are made together
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """The density of scalars `sites` on a grid and of the sites of `inner` given them.
+
+    Parameters: "origin" (k,), "axes" (k, k), "first" (k,), "spacing" (k,) place the nodes at
+    origin + axes (first + spacing i); "log_weights" (n_1, ..., n_k) sum to one after exp; "inner"
+    holds parameters of `inner`, stacked in front; "solved" says which of them each node has, in
+    the same order, and may be left out where every node has its own.
+    """
+
+    sites: tuple[str, ...]
+    transforms: tuple[Transform, ...]
+    inner: Variational
+    compiled: dict[object, Any] = field(default_factory=dict, repr=False)
+
+    def values(self, parameters: Mapping[str, Any]) -> dict[str, Array]:
+        """The values of the scalars at every node, (G,) each."""
+        return self._values(self.transforms, _nodes(parameters))
+
+    def sample(
+        self, parameters: Mapping[str, Any], key: Array, shape: tuple[int, ...] = ()
+    ) -> dict[str, Array]:
+        """Independent draws of all sites, with leading axes `shape`; they keep the dependence."""
+
+        def draw(
+            transforms: tuple[Transform, ...], parameters: Mapping[str, Any], key: Array
+        ) -> dict[str, Array]:
+            first, second = jax.random.split(key)
+            place, nodes = _places(parameters["log_weights"], first, math.prod(shape))
+            if place.shape[1] > 1 and jax.tree.leaves(parameters["inner"]):
+                # Nodes lie far apart here: functions of theta and z need the theta of z's own node.
+                place = jnp.stack(jnp.unravel_index(nodes, parameters["log_weights"].shape), -1)
+            t = parameters["first"] + parameters["spacing"] * place
+            values = self._values(transforms, parameters["origin"] + t @ parameters["axes"].T)
+
+            nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
+            keys = jax.random.split(second, math.prod(shape))
+            given = parameters["inner"]
+            draw_rest: Callable[..., dict[str, Array]] = self.inner.sample
+            leaves = jax.tree.leaves(given)
+            if leaves and len(keys) > len(leaves[0]):  # each node is prepared once, not each draw
+                own = jax.tree.map(lambda a: a[0], given)
+                prepare, draw_rest = in_two(self.inner.sample, own, keys[0])
+                given = jax.vmap(prepare)(given)
+
+            def rest(node: Array, key: Array) -> dict[str, Array]:
+                return draw_rest(jax.tree.map(lambda a: a[node], given), key)
+
+            numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(given)) + 1
+            together = max(1, NUMBERS_AT_ONCE // numbers)
+            values |= mapped(rest, nodes, keys, most=together, what="one draw")
+            return {name: a.reshape(shape + a.shape[1:]) for name, a in values.items()}
+
+        drawn: dict[str, Array] = self._run(("sample", shape), draw, parameters, key)
+        return drawn
+
+    def moments(self, parameters: Mapping[str, Any], site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise, by sums over the nodes."""
+
+        def both(
+            transforms: tuple[Transform, ...], parameters: Mapping[str, Any]
+        ) -> tuple[Array, Array]:
+            weights = jnp.exp(parameters["log_weights"].ravel())
+            if site in self.sites:
+                means = self._values(transforms, _nodes(parameters))[site]
+                variances = jnp.zeros_like(means)
+            else:
+                weights = _weights(parameters)
+                means, variances = mapped(
+                    lambda p: self.inner.moments(p, site), parameters["inner"], what="one node"
+                )
+            finite = (jnp.isfinite(means) & jnp.isfinite(variances)).reshape(len(weights), -1)
+            kept = usable(weights, finite.all(axis=1))
+            means, variances = (
+                jnp.where(kept.reshape((-1,) + (1,) * (a.ndim - 1)), a, 0.0)
+                for a in (means, variances)
+            )
+            weights = jnp.where(kept, weights, 0.0)
+            weights /= weights.sum()
+            mean = jnp.tensordot(weights, means, 1)
+            between = jnp.tensordot(weights, (means - mean) ** 2, 1)
+            return mean, jnp.tensordot(weights, variances, 1) + between
+
+        moments: tuple[Array, Array] = self._run(("moments", site), both, parameters)
+        return moments
+
+    def marginal(self, parameters: Mapping[str, Any], site: str) -> Distribution:
+        """The marginal density of one site under q, as a NumPyro distribution."""
+
+        def law(transforms: tuple[Transform, ...], parameters: Mapping[str, Any]) -> Distribution:
+            moments = self.moments(parameters, site)
+            if site in self.sites:
+                number = self.sites.index(site)
+                low, step, log_density = _marginal_density(parameters, number)
+                return Interpolated(low, step, log_density, moments, transforms[number])
+            weights = _weights(parameters)
+            each = jax.vmap(lambda p: self.inner.marginal(p, site))(parameters["inner"])
+            if isinstance(each, CategoricalProbs | CategoricalLogits):
+                shares = jax.vmap(lambda law: law.probs)(each)
+                return CategoricalProbs(jnp.tensordot(weights, shares, 1))
+            return NodeMixture(each, jnp.log(weights), moments)
+
+        found: Distribution = self._run(("marginal", site), law, parameters)
+        return found
+
+    def _values(self, transforms: tuple[Transform, ...], u: Array) -> dict[str, Array]:
+        return {
+            site: transform(u[..., number])
+            for number, (site, transform) in enumerate(zip(self.sites, transforms, strict=True))
+        }
+
+    def _run(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
+        """The function of the transforms and `args`, jitted once for all fits of one program."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            return function(self.transforms, *args)  # inside another compiled function
+        key = ("conditioned", self.sites, key)
+        if key not in self.compiled:
+            self.compiled[key] = quickly(function)
+        # NumPyro validates with dozens of small compilations, even inside a trace.
+        with numpyro.validation_enabled(False):
+            return self.compiled[key](self.transforms, *args)
+
+
+def _weights(parameters: Mapping[str, Any]) -> Array:
+    """The probability of every set of parameters of the inner density: that of its nodes."""
+    weights = jnp.exp(parameters["log_weights"].ravel())
+    if "solved" not in parameters:
+        return weights
+    count = len(jax.tree.leaves(parameters["inner"])[0])
+    return jnp.zeros(count, weights.dtype).at[parameters["solved"]].add(weights)
+
+
+def _nodes(parameters: Mapping[str, Any]) -> Array:
+    """The unconstrained coordinates of all nodes, (G, k)."""
+    shape = parameters["log_weights"].shape
+    index = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1)
+    index = index.reshape(-1, len(shape))
+    t = parameters["first"] + parameters["spacing"] * index
+    nodes: Array = parameters["origin"] + t @ parameters["axes"].T
+    return nodes
+
+
+@cache
+def _spline(count: int, refined: int, *, centres: bool) -> np.ndarray:
+    """The matrix that takes values at `count` nodes to those of their cubic spline, finer.
+
+    The finer places are the centres of `refined` cells in each interval, or their ends.
+    """
+    from scipy.interpolate import CubicSpline
+
+    if count == 1:
+        return np.ones((1, 1))
+    places = np.arange((count - 1) * refined + (not centres)) / refined
+    places = places + 0.5 / refined * centres
+    matrix: np.ndarray = CubicSpline(np.arange(count), np.eye(count))(places)
+    return matrix
+
+
+def _places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
+    """Draws from the interpolated density in units of the grid (count, k), and a node for each.
+
+    The nodes are draws too, of the weights, so that the sites of the nodes have the moments of
+    their mixture exactly. Along each axis in turn, given those before, place and node are the same
+    quantile of their laws: the node is always one beside the place.
+    """
+    k, refined = log_weights.ndim, REFINED[log_weights.ndim]
+    fine = log_weights
+    for axis, size in enumerate(log_weights.shape):
+        matrix = _spline(size, refined, centres=True)
+        fine = jnp.moveaxis(jnp.tensordot(matrix, fine, axes=(1, axis)), 0, axis)
+    tables = [jnp.exp(log_weights), jnp.exp(fine - fine.max())]
+    steps = [
+        [jnp.cumsum(t.sum(axis=tuple(range(axis + 1, k))), axis) for axis in range(k)]
+        for t in tables
+    ]
+
+    def one(uniforms: Array) -> tuple[Array, Array]:
+        node: tuple[Array, ...] = ()
+        cell: tuple[Array, ...] = ()
+        place = []
+        for axis in range(k):
+            number, _ = _quantile(steps[0][axis][node], uniforms[axis])
+            chosen, within = _quantile(steps[1][axis][cell], uniforms[axis])
+            place.append((chosen + within) / refined)
+            node, cell = (*node, number), (*cell, chosen)
+        return jnp.stack(place), jnp.ravel_multi_index(node, log_weights.shape, mode="clip")
+
+    uniforms = jax.random.uniform(key, (count, k), dtype=float)
+    drawn: tuple[Array, Array] = jax.vmap(one)(uniforms)
+    return drawn
+
+
+def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:
+    """The cell at a quantile, from the cumulative masses of cells, and how far into it."""
+    goal = probability * total[-1]
+    cell = jnp.minimum(jnp.searchsorted(total, goal), len(total) - 1)
+    before = jnp.where(cell > 0, total[cell - 1], 0.0)
+    within = (goal - before) / jnp.maximum(total[cell] - before, float(np.finfo(float).tiny))
+    return cell, jnp.clip(within, 0.0, 1.0)
+
+
+def _marginal_density(parameters: Mapping[str, Any], number: int) -> tuple[Array, Array, Array]:
+    """Knots of one unconstrained coordinate (the first, their distance) and log density there.
+
+    For each knot the coordinate fixes one grid axis given the others, which are summed out.
+    """
+    log_weights = parameters["log_weights"]
+    k = log_weights.ndim
+    row = parameters["axes"][number]
+    # The axis that moves the coordinate most, counted over the whole grid.
+    reach = abs(row) * parameters["spacing"] * jnp.asarray(log_weights.shape)
+    solved = jnp.argmax(reach)
+    nodes = _nodes(parameters)[:, number].reshape(log_weights.shape)
+    counts = log_weights > log_weights.max() - 30.0
+    low = jnp.where(counts, nodes, jnp.inf).min()
+    high = jnp.where(counts, nodes, -jnp.inf).max()
+    knots = jnp.linspace(low, high, KNOTS + 1)
+
+    def along(axis: int) -> Array:
+        size = log_weights.shape[axis]
+        fine = jnp.tensordot(
+            _spline(size, 16, centres=False), jnp.moveaxis(log_weights, axis, 0), axes=1
+        ).reshape((-1, math.prod(log_weights.shape) // size))
+        start = jnp.moveaxis(nodes, axis, 0)[0].ravel()  # of every line along the axis
+        slope = row[axis] * parameters["spacing"][axis]
+        place = (knots[:, None] - start) / jnp.where(slope == 0.0, 1.0, slope) * 16
+
+        def line(values: Array, at: Array) -> Array:
+            inside = (at >= -1e-6) & (at <= len(values) - 1 + 1e-6)
+            found = jnp.interp(at, jnp.arange(len(values)), values)
+            return jnp.where(inside, found, -jnp.inf)
+
+        lines = jax.vmap(line, in_axes=(1, 1), out_axes=1)(fine, place)
+        return logsumexp(lines, axis=1)
+
+    log_density = jax.lax.switch(solved, [lambda a=a: along(a) for a in range(k)])
+    floor = log_density.max() - 60.0
+    return low, (high - low) / KNOTS, jnp.maximum(log_density, floor)

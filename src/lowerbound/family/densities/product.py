@@ -1,0 +1,51 @@
+"""q(g) q(z): a Gaussian of some sites on the unconstrained space, exact factors of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+from jax import Array
+from numpyro.distributions import Distribution
+
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.meanfield import MeanField
+from lowerbound.family.variational import Parameters, Variational
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Two independent densities: `gaussian` of its sites, `exact` of the others.
+
+    The parameters are those of both, under "gaussian" and "exact"; `sites` are in the order of the
+    program.
+    """
+
+    sites: tuple[str, ...]
+    gaussian: UnconstrainedGaussian
+    exact: MeanField
+
+    def sample(
+        self, parameters: Parameters, key: Array, shape: tuple[int, ...] = ()
+    ) -> dict[str, Array]:
+        """Independent draws of all sites, with leading axes `shape`; discrete ones as indices."""
+        drawn = {
+            **self.gaussian.sample(parameters["gaussian"], key, shape),
+            **self.exact.sample(parameters["exact"], jax.random.fold_in(key, 1), shape),
+        }
+        return {name: drawn[name] for name in self.sites}
+
+    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise."""
+        family, own = self._of(parameters, site)
+        return family.moments(own, site)
+
+    def marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of one site under q, as a NumPyro distribution."""
+        family, own = self._of(parameters, site)
+        return family.marginal(own, site)
+
+    def _of(self, parameters: Parameters, site: str) -> tuple[Variational, Parameters]:
+        if site in self.gaussian.coordinates.shapes:
+            return self.gaussian, parameters["gaussian"]
+        return self.exact, parameters["exact"]

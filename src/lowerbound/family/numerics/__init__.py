@@ -1,0 +1,1 @@
+"""What families compute with: quadrature, inverse maps, definite matrices, marginals."""

@@ -1,0 +1,1 @@
+"""Which sites share a factor, and the statistics that each factor needs."""

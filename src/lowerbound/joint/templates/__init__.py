@@ -1,0 +1,1 @@
+"""One clean density per distribution, as data."""

@@ -1,0 +1,1 @@
+"""Labelled terms, the lazy einsum in which log p is written, and what acts on them."""

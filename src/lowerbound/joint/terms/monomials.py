@@ -1,0 +1,187 @@
+"""Functions of monomials in latents: z^p, log and exp keep log p multi-affine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.joint.terms.expression import Tree
+from lowerbound.joint.terms.functions import raised as raised_expression
+from lowerbound.joint.terms.functions import split_log
+from lowerbound.joint.terms.impossible import possible
+from lowerbound.joint.terms.indicators import elementwise, expose
+from lowerbound.joint.terms.labelled import Array, Atom, Factor, Term, is_static
+from lowerbound.joint.terms.value import Operand, Poison, Value, add, constant, dense, lift, times
+
+OPERAND: Final[Tree] = ("operand", 0)
+
+
+def monomial(value: Value) -> tuple[Value, tuple[Factor[Atom], ...]] | None:
+    """Split `constant * product of atoms` (one term, nothing summed), or None."""
+    if len(value.terms) != 1:
+        return None
+    (term,) = value.terms
+    if any(label not in value.labels for label in term.labels()):
+        return None
+    return replace(value, terms=(replace(term, latents=()),)), term.latents
+
+
+def one_minus(value: Value) -> Factor[Atom] | None:
+    """The factor p when the value is 1 - p for an element p of a unit-interval site."""
+    if len(value.terms) != 2:
+        return None
+    one, minus = sorted(value.terms, key=lambda term: len(term.latents))
+    if one.latents or one.constants or one.coefficient != 1.0:
+        return None
+    if minus.constants or minus.coefficient != -1.0 or len(minus.latents) != 1:
+        return None
+    (factor,) = minus.latents
+    atom = factor.atom
+    if atom.domain == "unit" and atom.function == "power" and atom.parameter == 1.0:
+        return factor
+    return None
+
+
+def with_atom(value: Value, factor: Factor[Atom], **changes: Any) -> Value:
+    """A value of the same axes whose only term is the changed atom at the factor's index."""
+    changed = Factor(replace(factor.atom, **changes), factor.index)
+    return replace(value, terms=(Term(1.0, (), (changed,)),))
+
+
+def power(operand: Operand, exponent: float) -> Value | Poison:
+    """The elementwise power; monomials in positive latents take any real exponent."""
+    exponent = float(exponent)
+    if exponent == 1.0:
+        return operand if isinstance(operand, Value | Poison) else lift(operand)
+
+    def inner(value: Value) -> Value | Poison | None:
+        complement = one_minus(value)
+        if complement is not None:
+            return with_atom(value, complement, function="power1m", parameter=exponent)
+        split = monomial(value)
+        if split is not None:
+            raised = _raise(split[1], exponent)
+            if raised is not None:
+                array, labels = dense(split[0])
+                scale = constant(_power(array, exponent), labels, value)
+                return times(scale, replace(value, terms=(Term(1.0, (), raised),)))
+        if exponent in (2.0, 3.0, 4.0):
+            return times(*[value] * int(exponent))
+        return None
+
+    tree = ("power", OPERAND, ("number", exponent))
+
+    if exponent in (2.0, 3.0, 4.0) and isinstance(operand, Value) and expose([operand]) is None:
+        return times(*[operand] * int(exponent))
+    return elementwise(f"power {exponent:g}", lambda a: _power(a, exponent), [operand], inner, tree)
+
+
+def _power(array: Array, exponent: float) -> Array:
+    if is_static(array):
+        with np.errstate(all="ignore"):
+            return np.asarray(array, dtype=float) ** exponent
+    return jnp.asarray(array) ** exponent
+
+
+def _raise(latents: tuple[Factor[Atom], ...], exponent: float) -> tuple[Factor[Atom], ...] | None:
+    raised: list[Factor[Atom]] = []
+    for factor in latents:
+        atom = factor.atom
+        free = atom.domain in ("positive", "unit", "simplex")
+        if atom.function in ("power", "power1m") and (
+            free or (exponent >= 0 and exponent.is_integer() and atom.domain != "matrix")
+        ):
+            raised.append(Factor(replace(atom, parameter=atom.parameter * exponent), factor.index))
+        elif atom.function == "expression":
+            changed = raised_expression(factor, exponent)
+            if changed is None:
+                return None
+            raised.append(changed)
+        elif exponent >= 0 and exponent.is_integer():
+            raised += [factor] * int(exponent)
+        else:
+            return None
+    return tuple(raised)
+
+
+def logarithm(operand: Operand) -> Value | Poison:
+    """The log of a monomial of positive latents is a sum of their logs."""
+
+    def inner(value: Value) -> Value | Poison | None:
+        complement = one_minus(value)
+        if complement is not None:
+            return with_atom(value, complement, function="log1m", parameter=1.0)
+        split = monomial(value)
+        if split is None:
+            return None
+        parts: list[Operand] = [logarithm(split[0])]
+        for factor in split[1]:
+            atom = factor.atom
+            if atom.function == "power" and atom.domain in ("positive", "unit", "simplex"):
+                log = with_atom(value, factor, function="log", parameter=1.0)
+            elif atom.function == "power1m":
+                log = with_atom(value, factor, function="log1m", parameter=1.0)
+            elif atom.function == "expression":
+                found = split_log(factor)
+                if found is None:
+                    return None
+                parts.append(found[0].expand(found[1], value))
+                continue
+            else:
+                return None
+            parts.append(times(log, atom.parameter))
+        return add(*parts)
+
+    def log(array: Array) -> Array:
+        return possible(_numpy_or_jax("log")(array))
+
+    return elementwise("log", log, [operand], inner, ("log", OPERAND))
+
+
+def exponential(operand: Operand) -> Value | Poison:
+    """The exponential of a constant plus multiples of logs of latents is a monomial."""
+
+    def inner(value: Value) -> Value | Poison | None:
+        fixed: list[Term] = []
+        others: list[Term] = []
+        factors: list[Factor[Atom]] = []
+        for term in value.terms:
+            if not term.latents:
+                fixed.append(term)
+                continue
+            plain = len(term.latents) == 1 and not term.constants and _plain(term, value)
+            function = {"log": "power", "log1m": "power1m"}.get(term.latents[0].atom.function)
+            if not plain or function is None:
+                others.append(term)
+                continue
+            (factor,) = term.latents
+            atom = replace(factor.atom, function=function, parameter=term.coefficient)
+            factors.append(Factor(atom, factor.index))
+        if not factors:
+            return None
+        rest: Operand = 1.0
+        if fixed or others:
+            rest = exponential(replace(value, terms=(*fixed, *others)))
+        return times(rest, replace(value, terms=(Term(1.0, (), tuple(factors)),)))
+
+    return elementwise("exp", _numpy_or_jax("exp"), [operand], inner, ("exp", OPERAND))
+
+
+def _plain(term: Term, value: Value) -> bool:
+    return all(label in value.labels for label in term.labels())
+
+
+def _numpy_or_jax(name: str) -> Callable[..., Array]:
+    def function(*arrays: Array) -> Array:
+        if all(map(is_static, arrays)):
+            with np.errstate(all="ignore"):
+                result: Array = getattr(np, name)(*arrays)
+            return np.asarray(result)
+        jax_result: Array = getattr(jnp, name)(*arrays)
+        return jax_result
+
+    return function

@@ -1,0 +1,291 @@
+"""Finding what to sum over: the discrete latent sites of a program, in groups that meet."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from lowerbound.errors import UnsupportedModelError
+from lowerbound.model.dependence import dependence
+from lowerbound.model.sites import Model, Site
+from lowerbound.rewrite.summing.chain import Chain
+from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
+from lowerbound.rewrite.summing.nested import Nested
+from lowerbound.rewrite.summing.summation import Summation
+from lowerbound.rewrite.summing.trial import MOST_DENSITIES, Trial, tried
+
+MOST_STATES = 1000  # of the sites that are summed over together, in one row
+
+Parents = dict[str, frozenset[str]]
+
+
+def discrete_sites(model: Model) -> tuple[str, ...]:
+    """The latent sites of whole numbers, in the order of the program."""
+    drawn = jax.eval_shape(model.draw, jax.random.key(0))
+    return tuple(
+        name
+        for name, site in model.latent.items()
+        if site.support_values is not None
+        or (site.support is not None and site.support.is_discrete)
+        or not jnp.issubdtype(drawn[name].dtype, jnp.inexact)
+    )
+
+
+def can_be_summed(model: Model) -> bool:
+    """Whether the discrete latent sites can be summed out exactly."""
+    try:
+        enumerated(model)
+    except UnsupportedModelError:
+        return False
+    return True
+
+
+def enumerated(model: Model) -> Summation:
+    """The program of a model with its discrete latent sites summed out exactly.
+
+    It is made once for a model. Raises UnsupportedModelError, with the reason, where that is not
+    possible.
+
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> from lowerbound.model import trace_model
+    >>> def coins(y):
+    ...     p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+    ...     with numpyro.plate("tosses", len(y)):
+    ...         fair = numpyro.sample("fair", dist.Bernoulli(0.5))
+    ...         numpyro.sample("y", dist.Bernoulli(0.5 * fair + p * (1 - fair)), obs=y)
+    >>> summed = enumerated(trace_model(coins, (np.array([1, 0, 1]),))).summed()
+    >>> [site.name for site in summed.sites]
+    ['p', 'sum over fair']
+    """
+    if "summation" not in model.findings:
+        try:
+            model.findings["summation"] = _enumerated(model)
+        except UnsupportedModelError as error:
+            model.findings["summation"] = str(error)
+    found: Summation | str = model.findings["summation"]
+    if isinstance(found, str):
+        raise UnsupportedModelError(found)
+    return found
+
+
+def _enumerated(model: Model) -> Summation:
+    """The program with its discrete sites summed out, from the first."""
+    with jax.enable_x64(True):
+        names = discrete_sites(model)
+        for name in names:
+            _check_finite(model.latent[name])
+        if len(names) == len(model.latent):
+            raise UnsupportedModelError(
+                f"All latent sites are discrete: {_listed(names)}.\n"
+                "Expected a continuous site that is left when these are summed out. Fit them by "
+                "lb.CAVI()."
+            )
+        parents = discrete_parents(model, names)
+        moved = tuple(n for n in model.latent if n not in names and parents[n])
+        for name in moved:
+            _check_support(model.latent[name], parents[name])
+        reached = [site.name for site in model.sites if parents[site.name]]
+        hidden = tuple(name for name in reached if name not in moved)
+        found = Summation(model, (), hidden, moved, False)
+        guarded, groups = False, []
+        for members in _meeting(names, parents):
+            group, impossible = _group(found, members, parents)
+            groups.append(group)
+            guarded |= impossible
+        return Summation(model, tuple(groups), hidden, moved, guarded)
+
+
+def _check_finite(site: Site) -> None:
+    if site.support_values is None:
+        why = "has values that depend on latent sites" if site.support is None else "is unbounded"
+        if site.support is not None and site.event_shape:
+            why = "has vectors as values"
+        raise UnsupportedModelError(
+            f"Site '{site.name}' is discrete and {why}: {site.distribution}   ({site.where}).\n"
+            "Expected finitely many values, known beforehand, that can be summed over. Sum the "
+            "site out of the model yourself, or bound it, as dist.Categorical does."
+        )
+
+
+def _check_support(site: Site, parents: frozenset[str]) -> None:
+    if site.support is None:
+        raise UnsupportedModelError(
+            f"The support of site '{site.name}' is not fixed, and the site depends on the discrete "
+            f"{_listed(sorted(parents))}   ({site.where}).\n"
+            "Expected a support that is the same for all discrete values. Sum them out of the "
+            "model yourself."
+        )
+
+
+def discrete_parents(model: Model, names: Sequence[str]) -> Parents:
+    """The discrete sites that the density (or value) of each site depends on."""
+    latents = jax.eval_shape(model.draw, jax.random.key(0))
+
+    def outputs(latents: Mapping[str, Array], data: Mapping[str, Array]) -> dict[str, Array]:
+        densities = {n: d.log_prob() for n, d in model.run(latents, data).items()}
+        return {**densities, **model.deterministic_values(latents, data)}
+
+    closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(latents, model.arguments.data)
+    inputs = sorted(latents)  # the order of a flattened dict; the data come after
+    found = dict(zip(sorted(shapes), dependence(closed.jaxpr), strict=True))
+    parents = {
+        site: frozenset(inputs[i] for i in positions if i < len(inputs) and inputs[i] in names)
+        for site, positions in found.items()
+    }
+    return parents | {name: parents[name] | {name} for name in names}  # a uniform prior has none
+
+
+def _meeting(names: Sequence[str], parents: Parents) -> list[tuple[str, ...]]:
+    """The discrete sites in groups: two that one density depends on are in the same."""
+    groups = [{name} for name in names]
+    for meeting in parents.values():
+        joined = [group for group in groups if group & meeting]
+        if len(joined) > 1:
+            groups = [group for group in groups if group not in joined]
+            groups.append(set().union(*joined))
+    return [tuple(name for name in names if name in group) for group in groups]
+
+
+def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[Group, bool]:
+    """The group of some sites, by rows where that is right; and whether a state is impossible."""
+    reached = [s for s in found.model.sites if s.kind != "deterministic"]
+    terms = [site for site in reached if parents[site.name] & set(members)]
+
+    def made(apart: bool) -> Group:
+        sites = []
+        for name in members:
+            site = found.model.latent[name]
+            batches = [term.batch_shape for term in terms if name in parents[term.name]]
+            rows = row_axes(site.batch_shape, batches) if apart else (1,) * len(site.batch_shape)
+            sites.append(Finite(name, np.asarray(site.support_values), rows, site.shape))
+        if len({_stripped(site.rows) for site in sites}) > 1:
+            nested = Nested.of(sites, [term.name for term in terms], parents)
+            if nested is not None:
+                return nested
+        longest = max((_stripped(site.rows) for site in sites), key=math.prod)
+        return Group(tuple(sites), tuple(term.name for term in terms), longest)
+
+    group = made(apart=True)
+    most = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
+    problem = _mismatch(group, most) or _too_many(group, most)
+    if problem is None:
+        trial = tried(found, group)
+        if trial.coupled is None:
+            return trial.group, trial.impossible
+        problem = _coupled(found.model, group, *trial.coupled)
+    together = made(apart=False)  # few entries can be summed over all at once
+    if together.states <= MOST_STATES:
+        return together, tried(found, together).impossible
+    untried = None
+    for chain in _chains(group, terms, parents):
+        trial = tried(found, chain)
+        if trial.coupled is None:
+            return trial.group, trial.impossible
+        if trial.untried and untried is None:
+            untried = _untried(found.model, trial)
+    raise UnsupportedModelError(untried or problem)
+
+
+def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[Chain]:
+    """The chains that the sites of a group may be in, along some axis of the longest of them."""
+    rank = len(group.rows)
+    along = tuple(site for site in group.sites if _stripped(site.rows) == group.rows)
+    shared = tuple(site for site in group.sites if site not in along)
+    moving = {site.name for site in along}
+    for lag, axis, backward in itertools.product((1, 2), range(rank), (False, True)):
+        apart = (*group.rows[:axis], *group.rows[axis + 1 :])
+        if any(_stripped(site.rows) != _stripped(apart) for site in shared):
+            continue
+        shapes = {term.name: term.batch_shape for term in terms}
+        whole = tuple(
+            name
+            for name, shape in shapes.items()
+            if len(shape) < rank - axis or shape[axis - rank] != group.rows[axis]
+        )
+        if any(parents[name] & moving for name in whole) or group.rows[axis] <= lag:
+            continue
+        chain = Chain(
+            (*shared, *along), group.terms, group.rows, axis, backward, len(along), whole, lag=lag
+        )
+        if chain.states <= MOST_STATES:
+            yield chain
+
+
+# ---------------------------------------------------------------------------------------------
+# Why not
+# ---------------------------------------------------------------------------------------------
+
+
+def _mismatch(group: Group, term: Site) -> str | None:
+    if isinstance(group, Nested):
+        return None
+    shapes = {site.name: _stripped(site.rows) for site in group.sites}
+    if len(set(shapes.values())) == 1:
+        return None
+    text = ", ".join(f"'{name}' {shape or 'scalar'}" for name, shape in shapes.items())
+    return (
+        f"Discrete sites of different shapes meet in site '{term.name}': {text}   ({term.where}).\n"
+        "Expected discrete sites that meet to have one value in each row of the same plate. Sum "
+        "some of them out of the model yourself."
+    )
+
+
+def _too_many(group: Group, term: Site) -> str | None:
+    if group.states <= MOST_STATES:
+        return None
+    names = [site.name for site in group.sites]
+    many = f"sites {_listed(names)} have" if names[1:] else f"site '{names[0]}' has"
+    return (
+        f"Discrete {many} {_count(group.states)} states together in a row of site '{term.name}'   "
+        f"({term.where}).\n"
+        f"Expected at most {MOST_STATES} to sum over. Sum some of them out of the model yourself, "
+        "or let rows depend on fewer of them."
+    )
+
+
+def _coupled(model: Model, group: Group, term: str, row: int) -> str:
+    site = next(site for site in model.sites if site.name == term)
+    return (
+        f"Row {row} of site '{term}' depends on {_listed(s.name for s in group.sites)} in other "
+        f"rows   ({site.where}).\n"
+        "Expected rows that do not affect each other, to sum over the values of each by itself. "
+        "Sum over a chain of states by the forward algorithm (jax.lax.scan), and state the result "
+        "by numpyro.factor."
+    )
+
+
+def _untried(model: Model, trial: Trial) -> str:
+    """Why a chain of such a reach is not even tried."""
+    assert trial.coupled is not None, "a reach is tried where a shorter one did not do"
+    term, row = trial.coupled
+    site = next(site for site in model.sites if site.name == term)
+    runs, each = trial.group.runs(trial.untried), math.prod(site.batch_shape)
+    rows = "row before" if trial.untried == 1 else f"{trial.untried} rows before"
+    return (
+        f"Row {row} of site '{term}' depends on {_listed(s.name for s in trial.group.sites)} in "
+        f"other rows   ({site.where}).\n"
+        f"If these are the {rows}, there are {_count(runs)} windows of states, and "
+        f"{_count(runs * each)} densities in the {_count(each)} rows. Expected at most "
+        f"{_count(MOST_DENSITIES)} to sum over. Let the sites have fewer states, or sum over them "
+        "by the forward algorithm (jax.lax.scan), and state the result by numpyro.factor."
+    )
+
+
+def _stripped(rows: Sequence[int]) -> tuple[int, ...]:
+    """A shape without leading axes of length 1, which broadcast anyway."""
+    first = next((i for i, n in enumerate(rows) if n != 1), len(rows))
+    return tuple(rows[first:])
+
+
+def _count(number: int) -> str:
+    return str(number) if number < 10**6 else f"about 10^{math.log10(number):.0f}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

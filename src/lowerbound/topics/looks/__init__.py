@@ -1,0 +1,1 @@
+"""Looks at topics: held-out completion, divergences, coherence, exports, watching a run."""
