@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, multigammaln
@@ -205,8 +206,13 @@ def _matmul(a: Operand, b: Operand) -> Outcome:
 
 def _multivariate_parameters(distribution: Any) -> dict[str, Any]:
     for kind in ("precision_matrix", "covariance_matrix", "scale_tril"):
-        if distribution.__dict__.get(kind) is not None:
-            return {"loc": distribution.loc, "matrix": getattr(distribution, kind), "kind": kind}
+        matrix = distribution.__dict__.get(kind)
+        if matrix is None:
+            continue
+        if not isinstance(matrix, jax.core.Tracer):
+            # A constant of 32 bits has a factor of as many, which is what NumPyro's density reads.
+            kind, matrix = "scale_tril", distribution.scale_tril
+        return {"loc": distribution.loc, "matrix": matrix, "kind": kind}
     raise TypeError("a MultivariateNormal without a matrix")
 
 

@@ -17,6 +17,7 @@ from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
+from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError, ConvergenceWarning, LowerboundError
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
@@ -51,6 +52,7 @@ from lowerbound.run.check_input import check_observed_variance
 ROUNDS = 500  # for one set of draws
 RACE = 5  # rounds after which the lower half of the starts is dropped
 RACE_DRAWS = 64
+RACED = 0.4  # of what a fit may take: after that the best start goes on alone
 COARSE = 1e-6  # relative change of the ELBO at which the first draws have done their part
 MEASURE = 1024
 SEPARATE = [128, 512]  # draws, where blocks are independent: noise does not grow with their number
@@ -96,6 +98,9 @@ def fit_given_sites(
     reason = "ELBO, mean and scale have settled" if converged else f"{ROUNDS} rounds"
     if not converged:
         remedy = "Loosen tolerance, or start elsewhere with lb.Gaussian(sites=..., init=...)."
+        if allowance().over:
+            reason = allowance().reason
+            remedy = allowance().remedy(f"Gaussian(sites={tuple(method.sites)})")
         warnings.warn(ConvergenceWarning(reason, remedy), stacklevel=3)
     gaussian = UnconstrainedGaussian(given.coordinates, {})
     parameters = {"gaussian": _gaussian(place), "exact": place.state.naturals}
@@ -194,7 +199,7 @@ def race(
             raise NoFiniteBoundError(tried)
         if len(running) == 1:
             return [*running, *dropped]
-        kept = len(running) // 2
+        kept = len(running) // 2 if allowance().spent < RACED else 1
         running, dropped = running[:kept], [*running[kept:], *dropped]
 
 
@@ -202,6 +207,8 @@ def _some_rounds(problem: Problem, draws: np.ndarray, place: Place, tolerance: f
     for _ in range(RACE):
         before, place = place, one_round(problem, draws, place, tolerance)
         if not np.isfinite(place.elbo) or settled(before, place, tolerance, COARSE):
+            break
+        if allowance().spent > RACED:
             break
     return place
 
@@ -225,6 +232,8 @@ def begin_places(
         state = problem.first(arrays, one, "auto", rest)
         state, _, _ = problem.sweeps(arrays, state)
         places.append(Place(loc, root, state))
+        if allowance().spent > RACED / 2:
+            break  # where one start takes long, few are affordable
     return places
 
 
@@ -268,9 +277,9 @@ def _ascend(
                 # More draws move the answer of the first ones anyway, and fresh ones that of these.
                 aim = max(aim, AGREED if coarse else SHARE * min(first, AGREED) if stage else 0.0)
             done = settled(before, place, aim, COARSE if coarse else SETTLED)
-            if done:
+            if done or allowance().over:
                 break
-        if stage and first <= AGREED:
+        if (stage and first <= AGREED) or allowance().over:
             break
     return place, size, done
 
