@@ -14,8 +14,9 @@ from numpyro.contrib.control_flow import scan
 from lowerbound.compiled import quickly
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.model import trace_model, trial
+from lowerbound.model import trace_model
 from lowerbound.rewrite.summing import enumerated as finding
+from lowerbound.rewrite.summing import trial
 from lowerbound.rewrite.summing.chain import Chain
 from lowerbound.rewrite.summing.enumerated import enumerated
 from tests.laws.enumeration import (
