@@ -58,7 +58,7 @@ def programs(tree: Path, pattern: str = "") -> Iterator[Program]:
     """Notebooks and scripts that import NumPyro, by name; modules that do nothing give no rows."""
     for path in sorted([*tree.rglob("*.py"), *tree.rglob("*.ipynb")]):
         name = path.relative_to(tree).as_posix()
-        if set(path.parts) & SKIPPED or not re.search(pattern, name):
+        if set(path.relative_to(tree).parts) & SKIPPED or not re.search(pattern, name):
             continue
         if path.name.startswith(("_", "test_", "conf")) or "numpyro" not in path.read_text():
             continue
