@@ -22,9 +22,12 @@ from lowerbound.errors import (
     UncertifiedError,
 )
 from lowerbound.ladder.costs import cheaper, work_of
+from lowerbound.methods.gaussian.climbs import Watch
+from lowerbound.methods.gaussian.noisy import solve_stochastic
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.model import trace_model
+from lowerbound.run.bar import Bar
 
 
 def test_the_speed_of_the_machine_is_measured_once():
@@ -189,6 +192,21 @@ def test_a_step_that_would_take_too_long_is_refused_when_its_pace_is_known(monke
         monkeypatch.setattr(module, "LONG", 0.0)
         with at_most(1e-9), pytest.raises(TooSlowError, match="at 200 points, one step of the fit"):
             target(points)
+
+
+def test_an_engine_whose_steps_do_not_stop_is_refused_when_its_pace_is_known(monkeypatch):
+    """The rate of noisy steps is found by 8 windows of 100 steps over 8 draws."""
+    with jax.enable_x64(True):
+        target = target_for(trace_model(recursion, (SERIES,)))
+        target(np.zeros((2, target.size)))
+        assert 0.0 < target.seconds(1) < 1.0
+        monkeypatch.setitem(target.compiled, "pace", 1e-12)  # none is faster
+        target.check_affords(10**9)  # without a limit it takes as long as it needs
+        with at_most(6399e-12), pytest.raises(TooSlowError) as caught:
+            solve_stochastic(target, lb.Gaussian(starts=1), 1, 0, Watch(Bar(False, 1, "", "")))
+    assert str(caught.value).startswith(
+        "The log density and its gradient at 6400 points, one step of the fit, take about "
+    )
 
 
 def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):

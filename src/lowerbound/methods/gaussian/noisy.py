@@ -44,6 +44,7 @@ def solve_stochastic(
     )
     run = _program(target, columns, draws)
     rows = starts_of(target, method, seed)
+    target.check_affords(2 * len(RATES) * STEPS * draws)  # to find the rate; windows do not stop
     free = _free(rows[int(np.argmax(target(rows)[0]))], columns, seed)
     free, _ = centred(target, free, draw_seed(seed, 1))
     with in_precision(target.dtype):

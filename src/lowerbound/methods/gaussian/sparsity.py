@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lowerbound.ascent.bordered import Bordered
-from lowerbound.cost import numbers_computed
+from lowerbound.cost import allowance, numbers_computed
 from lowerbound.methods.gaussian.curvature import Directions, Groups, groups_of, second_derivatives
 from lowerbound.methods.gaussian.target import Target
 
@@ -24,6 +24,8 @@ MOST_WORK = 1e10  # operations of one factorisation with a border
 MOST_CURVATURE = 1e10  # numbers computed for the second derivatives at a point
 _NOTHING = 1e5  # roundings of the largest product in a row
 _PEELED = 20
+_GRADIENTS = 2  # that a product with H takes the time of, roughly
+_LOOKING = 0.2  # of what the fit may take: more is not spent on looking
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +135,18 @@ def _dense(groups: Groups) -> Sparsity:
 
 
 def _pattern(target: Target, groups: Groups, points: np.ndarray) -> Any | None:
-    """The pairs of entries that meet, as a sparse matrix; None where they are too many to tell."""
+    """The pairs of entries that meet, as a sparse matrix.
+
+    None where they are too many to tell, and where to look would take too long.
+    """
     from scipy.sparse import coo_matrix
 
     size, epsilon = target.size, float(np.finfo(target.dtype).eps)
     looks = [_look(entries, number) for number, entries in enumerate(groups.entries)]
     directions = tuple(look.directions for look in looks)
+    gradients = _GRADIENTS * len(points) * sum(map(len, directions))
+    if target.seconds(gradients) > _LOOKING * allowance().seconds:
+        return None
     pairs = [np.stack([np.arange(size)] * 2)]
     for point in points:
         products = second_derivatives(target, groups, directions, point[None])

@@ -73,7 +73,18 @@ class Target:
                 value, gradient = settled(program(whole, self.arguments))
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
+        pace = (time.perf_counter() - began) / (len(values) * self.batch)
+        self.compiled["pace"] = min(pace, self.compiled.get("pace", math.inf))
         return np.concatenate(values), np.concatenate(gradients)
+
+    def seconds(self, points: float) -> float:
+        """What values and gradients at so many points take, by those that have been evaluated."""
+        return points * float(self.compiled.get("pace", 0.0))
+
+    def check_affords(self, points: int) -> None:
+        """Raise TooSlowError where a step of so many points takes longer than the fit may."""
+        if self.seconds(points) > allowance().seconds:
+            raise TooSlowError(points, self.seconds(points), allowance().seconds)
 
     def prepare(self) -> Future[Any]:
         """The program, compiled in the background."""
