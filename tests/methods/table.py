@@ -1,0 +1,599 @@
+"""The table of methods: every public way to fit, as values, and what each can do.
+
+A way is a method and a small program it is for. `tests/methods/test_*.py` run every capability over
+every way; a way `refuses` a capability with an error that holds the text given here, and `lacks`
+one where it is wrong today, for the reason given (the test must then fail, or the entry goes).
+`python -m tests.methods.table` prints the whole.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import lowerbound as lb
+from tests.methods import zoo
+from tests.methods.zoo import Example
+
+Listed = Mapping[str, Mapping[str, tuple[str, ...]]]  # capability -> text -> names of ways
+# What is asked of the run, of every way.
+OF_RUNS = {
+    "plan": "what `explain` returns is the plan of the fit",
+    "rung": "the method is the one asked for, or the rung that the model is for",
+    "repeats": "the same seed gives the same numbers",
+    "compiles once": "another call compiles nothing",
+    "history": "the history ends where the ELBO is",
+    "restarts": "the table of restarts has the kept one, with the ELBO of the fit",
+    "reason": "the stop reason begins with converged or stopped, as `converged` says",
+    "flag": "`converged` is a bool",
+    "checkpoints": "a run that was kept and killed goes on to the same bits",
+}
+# What is asked of the q that it leaves.
+OF_RESULTS = {
+    "draws": "means and sds are those of draws; deterministic sites are drawn",
+    "marginals": "`posterior[site]` has these means and sds",
+    "terms": "the ELBO by site sums to the ELBO, the data's term is E_q of their log density",
+    "predicts": "draws of new rows",
+    "densities": "the log predictive density of new rows sums to one over their outcomes",
+    "local": "factors of the latent sites of new rows",
+    "arviz": "`to_arviz` holds the draws",
+    "saves": "the file gives the same fit, with the data",
+    "saves alone": "and without them",
+}
+CAPABILITIES = {**OF_RUNS, **OF_RESULTS}
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A way to fit: a method for an example, and what it does not do.
+
+    rung: the rung of the ladder that is taken, where the method is automatic.
+    history: "exact" values of the ELBO, "estimates" of it by draws, "noisy" ones by rows, or
+        "other" where the values on the way are those of another surface.
+    alike: the way whose q is of the same kind; what is asked of q is asked there, and of this way
+        among the slow tests.
+    """
+
+    name: str
+    method: Any
+    example: Example
+    history: str = "exact"
+    rung: str = ""
+    alike: str = ""
+
+    @property
+    def refuses(self) -> dict[str, str]:
+        """The capabilities that are refused, with words of the error."""
+        return _listed(REFUSED, self.name)
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """The capabilities that are wrong today, with the reason."""
+        return _listed(LACKING, self.name)
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the method is chosen by the ladder."""
+        return self.method == "auto"
+
+    @property
+    def sites(self) -> dict[str, tuple[int, ...]]:
+        """The latent sites that the fit holds, with their shapes: minibatches leave the rows'."""
+        rows = self.example.local if self.by_rows else ()
+        return {name: shape for name, shape in self.example.shapes.items() if name not in rows}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the fit sees some rows at a time."""
+        return isinstance(self.method, lb.SVI) or self.example.streamed
+
+    def says(self, capability: str) -> str:
+        """A cell of the table."""
+        if capability in self.lacks:
+            return "xfail"
+        return "refused" if capability in self.refuses else "yes"
+
+
+WAYS = (
+    # Coordinate ascent
+    Way("CAVI", lb.CAVI(), zoo.LINE),
+    Way("CAVI, restarts", lb.CAVI(restarts=3), zoo.CLUSTERS),
+    Way("CAVI, blocks", lb.CAVI(blocks=[("beta",), ("tau",)]), zoo.LINE, alike="CAVI"),
+    Way("CAVI, quadrature", lb.CAVI(), zoo.LOGISTIC, alike="CAVI"),
+    Way("CAVI, given one scalar", lb.CAVI(condition=("tau",)), zoo.SCHOOLS),
+    Way(
+        "CAVI, given two scalars",
+        lb.CAVI(condition=("tau", "sigma")),
+        zoo.SPREAD,
+        alike="CAVI, given one scalar",
+    ),
+    Way("CAVI, augmented", lb.CAVI(augment={"y": "polya-gamma"}), zoo.LOGISTIC, alike="CAVI"),
+    Way("CAVI, parameters", lb.CAVI(), zoo.SHRUNK, alike="CAVI"),
+    Way("CAVI, parameters, one too many", lb.CAVI(), zoo.DOUBLED, alike="CAVI, parameters"),
+    # Minibatches
+    Way("SVI", lb.SVI(batch_size=8, steps=60, forgetting=0.7, monitor=None), zoo.CLUSTERS, "noisy"),
+    Way(
+        "SVI, adaptive",
+        lb.SVI(batch_size=8, steps=60, monitor=None),
+        zoo.CLUSTERS,
+        "noisy",
+        alike="SVI",
+    ),
+    Way(
+        "SVI, averaged",
+        lb.SVI(batch_size=8, steps=60, forgetting=0.7, average=True, monitor=None),
+        zoo.CLUSTERS,
+        "noisy",
+        alike="SVI",
+    ),
+    Way(
+        "SVI, memoised",
+        lb.SVI(batch_size=8, memoized=True, monitor=None),
+        zoo.CLUSTERS,
+        alike="SVI",
+    ),
+    Way(
+        "SVI, augmented",
+        lb.SVI(batch_size=8, steps=60, augment={"y": "polya-gamma"}, monitor=None),
+        zoo.LOGISTIC,
+        "noisy",
+        alike="SVI",
+    ),
+    Way(
+        "SVI, augmented by the plan",
+        lb.SVI(batch_size=8, steps=60, monitor=None),
+        zoo.LOGISTIC,
+        "noisy",
+        alike="SVI, augmented",
+    ),
+    # Gaussians on the unconstrained space
+    Way("Gaussian, full", lb.Gaussian(rank="full"), zoo.LOGISTIC, "estimates"),
+    Way(
+        "Gaussian, diagonal",
+        lb.Gaussian(rank="diagonal"),
+        zoo.LOGISTIC,
+        "estimates",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, low rank", lb.Gaussian(rank=1), zoo.LOGISTIC, "estimates", alike="Gaussian, full"
+    ),
+    Way(
+        "Gaussian, structured",
+        lb.Gaussian(rank="structured"),
+        zoo.CHAIN,
+        "estimates",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, fixed draws",
+        lb.Gaussian(engine="fixed", draws=64),
+        zoo.BEND,
+        "other",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, match",
+        lb.Gaussian(engine="match"),
+        zoo.BEND,
+        "estimates",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, stochastic",
+        lb.Gaussian(engine="stochastic"),
+        zoo.BEND,
+        "estimates",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, Laplace",
+        lb.Gaussian(engine="laplace"),
+        zoo.BEND,
+        "other",
+        alike="Gaussian, full",
+    ),
+    Way("Gaussian, delta", lb.Gaussian(engine="delta"), zoo.BEND, "other", alike="Gaussian, full"),
+    Way("Gaussian, score functions", lb.Gaussian(engine="score"), zoo.SWITCHES, "other"),
+    Way(
+        "Gaussian, given a scalar",
+        lb.Gaussian(condition=("tau",)),
+        zoo.SCHOOLS,
+        alike="CAVI, given one scalar",
+    ),
+    Way("Gaussian, some sites", lb.Gaussian(sites=("rate",)), zoo.SPIKES, "estimates"),
+    Way(
+        "Gaussian, non-centred",
+        lb.Gaussian(noncentred=("theta",)),
+        zoo.SCHOOLS,
+        "estimates",
+        alike="Gaussian, full",
+    ),
+    Way(
+        "Gaussian, centring chosen",
+        lb.Gaussian(),
+        zoo.SCHOOLS,
+        "estimates",
+        alike="Gaussian, non-centred",
+    ),
+    Way("Gaussian, summed out", lb.Gaussian(starts=2), zoo.TAILS, "estimates"),
+    # Parameters by gradients
+    Way("EM", lb.EM(), zoo.DECODER, "other"),
+    # The ladder
+    Way("auto: exact", "auto", zoo.LINE, rung="exact", alike="CAVI"),
+    Way(
+        "auto: conditioned", "auto", zoo.SCHOOLS, rung="conditioned", alike="CAVI, given one scalar"
+    ),
+    Way(
+        "auto: a Gaussian, conditioned",
+        "auto",
+        zoo.OVERDISPERSED,
+        rung="conditioned",
+        alike="Gaussian, given a scalar",
+    ),
+    Way(
+        "auto: coordinate ascent",
+        "auto",
+        zoo.CLUSTERS,
+        rung="coordinate ascent",
+        alike="CAVI, restarts",
+    ),
+    Way(
+        "auto: quadrature", "auto", zoo.LOGISTIC, rung="coordinate ascent", alike="CAVI, quadrature"
+    ),
+    Way("auto: augmented", "auto", zoo.FACTORS, rung="augmented", alike="CAVI, augmented"),
+    Way(
+        "auto: Gaussian of some sites",
+        "auto",
+        zoo.SPIKES,
+        "estimates",
+        rung="Gaussian over 'rate', the rest exact",
+        alike="Gaussian, some sites",
+    ),
+    Way("auto: Gaussian", "auto", zoo.BEND, "estimates", rung="Gaussian", alike="Gaussian, full"),
+    Way(
+        "auto: summed out",
+        "auto",
+        zoo.TAILS,
+        "estimates",
+        rung="Gaussian, with 'z' summed out",
+        alike="Gaussian, summed out",
+    ),
+    Way(
+        "auto: score functions",
+        "auto",
+        zoo.SWITCHES,
+        "other",
+        rung="score functions",
+        alike="Gaussian, score functions",
+    ),
+    Way(
+        "auto: parameters",
+        "auto",
+        zoo.SHRUNK,
+        rung="coordinate ascent, parameters maximised",
+        alike="CAVI, parameters",
+    ),
+    Way(
+        "auto: parameters by gradients",
+        "auto",
+        zoo.DECODER,
+        "other",
+        rung="gradients, a Gaussian by rows",
+        alike="EM",
+    ),
+    Way("auto: a stream", "auto", zoo.STREAMED, "noisy", alike="SVI"),
+)
+EVERY = tuple(way.name for way in WAYS)
+GRIDS = ("CAVI, given one scalar", "CAVI, given two scalars")
+PARAMETERS = ("CAVI, parameters", "CAVI, parameters, one too many", "EM")
+PARAMETERS += ("auto: parameters", "auto: parameters by gradients")
+GAUSSIANS = (
+    *(name for name in EVERY if name.startswith("Gaussian")),
+    "auto: a Gaussian, conditioned",
+    "auto: Gaussian of some sites",
+    "auto: Gaussian",
+    "auto: summed out",
+    "auto: score functions",
+)
+AUGMENTED = ("CAVI, augmented", "SVI, augmented", "SVI, augmented by the plan")
+ROWLESS = "The observations have no common rows"
+GIVEN_GAUSSIANS = ("Gaussian, given a scalar", "auto: a Gaussian, conditioned")
+
+REFUSED: Listed = {
+    "checkpoints": {
+        "fit got checkpoint= with scalars on a grid, which keeps no state": GRIDS,
+        "fit got checkpoint= with a model that has parameters": PARAMETERS,
+        "fit got checkpoint= with a Gaussian, which keeps no state between its steps": GAUSSIANS,
+    },
+    "densities": {ROWLESS: ("Gaussian, structured",)},
+    "saves alone": {
+        "by non-centred coordinates": ("Gaussian, non-centred", "Gaussian, centring chosen"),
+        "pass them to lb.load": ("Gaussian, summed out", "auto: summed out"),
+    },
+    "local": {
+        ROWLESS: ("Gaussian, structured",),
+        "The model has no local latent sites": tuple(
+            way.name
+            for way in WAYS
+            if not way.example.local and way.name not in (*AUGMENTED, "Gaussian, structured")
+        ),
+    },
+}
+LACKING: Listed = {
+    "plan": {
+        "the fit adds a note on what the augmentation costs": (
+            "CAVI, augmented",
+            "auto: augmented",
+        ),
+        "the fit adds a note on a direction that the ELBO is flat along": (
+            "CAVI, parameters, one too many",
+        ),
+        "the fit adds a note on the centring that it kept": ("Gaussian, centring chosen",),
+    },
+    "rung": {
+        "the fit names the method with the augmentation, not the one it was given": (
+            "SVI, augmented by the plan",
+        ),
+    },
+    "compiles once": {
+        "the estimate of what the augmentation costs is compiled every time": (
+            "CAVI, augmented",
+            "auto: augmented",
+        ),
+        "gradients, steps and the final maximisation are compiled every time": (
+            "EM",
+            "auto: parameters by gradients",
+        ),
+    },
+    "restarts": {
+        "restarts are told by the ELBO of the draws that they climbed, not by that of the fit": (
+            "Gaussian, Laplace",
+            "Gaussian, score functions",
+            "Gaussian, non-centred",
+            "auto: score functions",
+        ),
+        "some restarts took no step": ("Gaussian, centring chosen",),
+    },
+    "reason": {
+        "the reason says neither converged nor stopped": tuple(
+            name for name in GAUSSIANS if name not in GIVEN_GAUSSIANS
+        ),
+    },
+    "flag": {
+        "a NumPy bool": (
+            *GRIDS,
+            *GIVEN_GAUSSIANS,
+            "auto: conditioned",
+            "Gaussian, some sites",
+            "auto: Gaussian of some sites",
+        ),
+    },
+    "densities": {
+        "predictive draws of new rows have another mean than their density, which is right": (
+            "EM",
+            "auto: parameters by gradients",
+        ),
+    },
+    "local": {
+        "the scale of the rows enters by its averages, so that all rows shrink to one value": (
+            *GRIDS[:1],
+            *GIVEN_GAUSSIANS,
+            "Gaussian, non-centred",
+            "Gaussian, centring chosen",
+            "auto: conditioned",
+        ),
+        "refused in the words of coordinate ascent, which nobody asked for": (
+            "Gaussian, summed out",
+            "auto: summed out",
+        ),
+        "the factors are those of auxiliary sites that the program does not have": AUGMENTED,
+    },
+    "checkpoints": {
+        "with checkpoint= the ladder takes another rung, which explain does not print": (
+            "auto: conditioned",
+        ),
+        "the plan of a kept or resumed run has another ladder, or none": (
+            "auto: exact",
+            "auto: coordinate ascent",
+            "auto: quadrature",
+            "auto: augmented",
+        ),
+    },
+}
+
+
+def _listed(table: Listed, name: str) -> dict[str, str]:
+    """The capabilities in which a way is listed, with the text it is listed under."""
+    found = {c: [text for text, names in by.items() if name in names] for c, by in table.items()}
+    return {capability: texts[0] for capability, texts in found.items() if texts}
+
+
+SETTINGS = {lb.CAVI: 10, lb.SVI: 15, lb.Gaussian: 10, lb.EM: 6}  # how many each has today
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A method with a setting that should be refused, or should show."""
+
+    name: str
+    method: Any
+    example: Example
+    plain: Any = None
+    shows: Callable[[lb.Fit, lb.Fit], bool] = lambda fit, plain: False
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+UNSEEN = "explain does not look at it"
+LATE = "it is found after the program was prepared for steps"
+NOWHERE = {"nowhere": 0.0}
+UNKNOWN = (
+    Case("CAVI, init", lb.CAVI(init=NOWHERE), zoo.LINE, lacks={"explain": UNSEEN}),
+    Case("CAVI, blocks", lb.CAVI(blocks=[("nowhere",)]), zoo.LINE),
+    Case("CAVI, condition", lb.CAVI(condition=("nowhere",)), zoo.SCHOOLS),
+    Case(
+        "CAVI, condition, init",
+        lb.CAVI(condition=("tau",), init=NOWHERE),
+        zoo.SCHOOLS,
+        lacks={"fit": "it is ignored", "explain": UNSEEN},
+    ),
+    Case(
+        "CAVI, condition, blocks",
+        lb.CAVI(condition=("tau",), blocks=[("nowhere",)]),
+        zoo.SCHOOLS,
+        lacks={"fit": "it is ignored", "explain": "the fit ignores it"},
+    ),
+    Case("CAVI, augment", lb.CAVI(augment={"nowhere": "polya-gamma"}), zoo.LOGISTIC),
+    Case("CAVI, parameters, init", lb.CAVI(init=NOWHERE), zoo.SHRUNK, lacks={"explain": UNSEEN}),
+    Case(
+        "CAVI, parameters, blocks",
+        lb.CAVI(blocks=[("nowhere",)]),
+        zoo.SHRUNK,
+        lacks={"explain": UNSEEN},
+    ),
+    Case("SVI, init", lb.SVI(batch_size=8, init=NOWHERE), zoo.CLUSTERS, lacks={"explain": UNSEEN}),
+    Case("SVI, blocks", lb.SVI(batch_size=8, blocks=[("nowhere",)]), zoo.CLUSTERS),
+    Case("SVI, augment", lb.SVI(batch_size=8, augment={"nowhere": "polya-gamma"}), zoo.LOGISTIC),
+    Case("SVI, plate", lb.SVI(batch_size=8, plate="nowhere"), zoo.CLUSTERS),
+    Case("Gaussian, init", lb.Gaussian(init=NOWHERE), zoo.BEND, lacks={"explain": UNSEEN}),
+    Case(
+        "Gaussian, condition",
+        lb.Gaussian(condition=("nowhere",)),
+        zoo.SCHOOLS,
+        lacks={"explain": UNSEEN},
+    ),
+    Case(
+        "Gaussian, condition, init",
+        lb.Gaussian(condition=("tau",), init=NOWHERE),
+        zoo.SCHOOLS,
+        lacks={"explain": UNSEEN},
+    ),
+    Case("Gaussian, sites", lb.Gaussian(sites=("nowhere",)), zoo.SPIKES),
+    Case(
+        "Gaussian, sites, init",
+        lb.Gaussian(sites=("rate",), init=NOWHERE),
+        zoo.SPIKES,
+        lacks={"fit": LATE, "explain": UNSEEN},
+    ),
+    Case("Gaussian, noncentred", lb.Gaussian(noncentred=("nowhere",)), zoo.SCHOOLS),
+    Case(
+        "Gaussian, score, init",
+        lb.Gaussian(engine="score", init=NOWHERE),
+        zoo.SWITCHES,
+        lacks={"fit": LATE, "explain": UNSEEN},
+    ),
+    Case(
+        "Gaussian, summed out, init",
+        lb.Gaussian(init=NOWHERE),
+        zoo.TAILS,
+        lacks={"explain": UNSEEN},
+    ),
+    Case("EM, init", lb.EM(init=NOWHERE), zoo.DECODER),
+)
+
+GIVEN, MEETING = lb.CAVI(condition=("tau",)), lb.CAVI(condition=("sigma",))
+SILENT = "given scalars, the setting changes nothing, and nothing says so"
+IGNORED = (
+    Case(
+        "condition, restarts",
+        lb.CAVI(condition=("tau",), restarts=3),
+        zoo.SCHOOLS,
+        GIVEN,
+        lambda fit, plain: len(fit.restarts) == 3,
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, precision",
+        lb.CAVI(condition=("tau",), precision="float32"),
+        zoo.SCHOOLS,
+        GIVEN,
+        lambda fit, plain: fit.precision == "float32",
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, blocks",
+        lb.CAVI(condition=("tau",), blocks=[("mu",), ("theta",)]),
+        zoo.SCHOOLS,
+        GIVEN,
+        lambda fit, plain: fit.elbo < plain.elbo - 1e-3,
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, monitor",
+        lb.CAVI(condition=("tau",), monitor=dict(zoo.SCHOOLS.data)),
+        zoo.SCHOOLS,
+        GIVEN,
+        lambda fit, plain: len(fit.history.held_out) > 0,
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, max_sweeps",
+        lb.CAVI(condition=("sigma",), max_sweeps=1),
+        zoo.SPREAD,
+        MEETING,
+        lambda fit, plain: fit.elbo < plain.elbo - 1e-6,
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, tolerance",
+        lb.CAVI(condition=("sigma",), tolerance=0.5),
+        zoo.SPREAD,
+        MEETING,
+        lambda fit, plain: fit.elbo < plain.elbo - 1e-6,
+        {"fit": SILENT},
+    ),
+    Case(
+        "condition, devices",
+        lb.CAVI(condition=("tau",), devices=7),
+        zoo.SCHOOLS,
+        GIVEN,
+        lambda fit, plain: False,  # there is one
+        {"fit": SILENT},
+    ),
+)
+
+
+def cases(rows: Iterable[Case], capability: str) -> list[Any]:
+    """The parameters of a test, those that lack the capability marked."""
+    return [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=[pytest.mark.xfail(strict=True, reason=case.lacks[capability])]
+            if capability in case.lacks
+            else [],
+        )
+        for case in rows
+    ]
+
+
+def over(capability: str) -> Any:
+    """A test of a capability, over all ways; those that lack it must fail."""
+    cases = []
+    for way in WAYS:
+        marks = [pytest.mark.slow] if way.alike and capability in OF_RESULTS else []
+        if capability in way.lacks:
+            marks.append(pytest.mark.xfail(strict=True, reason=way.lacks[capability]))
+        cases.append(pytest.param(way, id=way.name, marks=marks))
+    return pytest.mark.parametrize("way", cases)
+
+
+def lines(ways: Iterable[Way] = WAYS) -> list[str]:
+    """The table in words."""
+    names = list(CAPABILITIES)
+    first = max(len(way.name) for way in ways)
+    out = [f"{name}: {text}" for name, text in CAPABILITIES.items()]
+    out += ["", "  ".join([" " * first, *names])]
+    for way in ways:
+        cells = [way.says(name).ljust(len(name)) for name in names]
+        out.append("  ".join([way.name.ljust(first), *cells]).rstrip())
+    for way in ways:
+        for name in names:
+            if name in way.lacks:
+                out.append(f"xfail  {way.name}, {name}: {way.lacks[name]}")
+    return out
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))
