@@ -371,7 +371,7 @@ LACKING: Listed = {
         ),
     },
     "densities": {
-        "predictive draws of new rows have another mean than their density, which is right": (
+        "predictive draws of new rows are not independent: some rows have one value in all": (
             "EM",
             "auto: parameters by gradients",
         ),
