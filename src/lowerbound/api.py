@@ -80,10 +80,13 @@ def _climbed(
     """Run a route; where its rung does not hold, the next one that does, with a warning."""
     model, args, kwargs = call
     failed: dict[str, str] = {}
+    began = time.perf_counter()
     given_up: list[tuple[str, str, LowerboundError]] = []
     while True:
         try:
-            fitted = _run(found, call, seed, progress, keep)
+            # A rung that was given up has taken its part of what the fit may take.
+            left = max(AFFORDABLE - (time.perf_counter() - began), AFFORDABLE / 3)
+            fitted = _run(found, call, seed, progress, keep, left)
             break
         except (LostPosteriorError, UncertifiedError) as error:
             # A Gaussian needs neither a grid nor a derivation.
@@ -104,7 +107,9 @@ def _climbed(
     return fitted
 
 
-def _run(found: Route, call: Any, seed: int, progress: bool | None, keep: Any) -> Fit:
+def _run(
+    found: Route, call: Any, seed: int, progress: bool | None, keep: Any, seconds: float
+) -> Fit:
     """Run the method of a route, with what it is expected to take in the plan."""
     model, args, kwargs = call
     method, expected = found.method, None
@@ -113,7 +118,7 @@ def _run(found: Route, call: Any, seed: int, progress: bool | None, keep: Any) -
             expected = work_of(found.model, method, args, kwargs)
     # The other methods end by themselves, after sweeps or rows that are all of use.
     estimated = isinstance(method, Gaussian) or (isinstance(method, CAVI) and method.condition)
-    with at_most(AFFORDABLE) if found.rungs and estimated else nullcontext():
+    with at_most(seconds) if found.rungs and estimated else nullcontext():
         fitted = RUNNERS[type(method)](model, args, kwargs, method, seed, progress, keep, None)
     ladder = found.lines or fitted.plan.ladder
     return replace(fitted, plan=replace(fitted.plan, ladder=ladder, work=expected))

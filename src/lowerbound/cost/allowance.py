@@ -26,6 +26,11 @@ class Allowance:
         return (time.perf_counter() - self.begun) / self.seconds
 
     @property
+    def left(self) -> float:
+        """The seconds that are left, none below zero."""
+        return max(self.begun + self.seconds - time.perf_counter(), 0.0)
+
+    @property
     def over(self) -> bool:
         """Whether the work is to stop."""
         return self.spent >= 1.0
@@ -33,7 +38,7 @@ class Allowance:
     @property
     def reason(self) -> str:
         """Why the work stopped."""
-        return f"the {self.seconds:g} s that an automatic fit may take"
+        return f"the {self.seconds:.0f} s that an automatic fit may take"
 
     def remedy(self, method: str) -> str:
         """What to do to let the work go on."""

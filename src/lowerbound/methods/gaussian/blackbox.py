@@ -35,6 +35,7 @@ from lowerbound.run.bar import Bar
 
 MEASURE = 1024  # fresh draws that measure the answer, at least
 FEW = 64  # where the fit has taken all that it may
+FEWEST, MEASURING = 16, 0.2  # at any price; else within this share of what a fit may take
 
 
 def run_gaussian(
@@ -114,6 +115,9 @@ def _measured(
         return solution.measured
     parameters = solution.parameters
     size = FEW if allowance().over else max(solution.draws, MEASURE)
+    pace = target.seconds(1)
+    if size * pace > MEASURING * allowance().seconds:
+        size = max(int(MEASURING * allowance().seconds / pace), FEWEST)
 
     def why(draw: int) -> list[str]:
         return at_fault(target, vectors[draw], WITHIN)

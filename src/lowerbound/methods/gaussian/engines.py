@@ -39,6 +39,8 @@ RACE, MOST_PLACES = 10, 4  # iterations over more draws, and the places that hav
 SAME_PLACE = 0.1  # nats
 CANDIDATES = 4  # points for each start: the highest are taken
 LEAST_DRAWS, MOST_STAGES = 256, 3
+FEWEST_DRAWS, SOME_STEPS = 32, 40  # where a point is dear: draws, and steps that must be affordable
+BEGUN = 0.4  # of what a fit may take: after that no other start is looked at
 _LEAST_RATE = 1e-3  # of score matching
 
 
@@ -54,7 +56,7 @@ def solve_fixed(
 
     `climbs` are the starts, where they have been made.
     """
-    sizes = draw_sizes(method.draws, target.size)
+    sizes = affordable_sizes(target, method)
     # Importing and drawing Sobol points takes as long as a compilation: do both at once.
     ahead = in_background(lambda: normal_draws(sizes[0], target.size, draw_seed(seed, 0)))
     diagonal = rank == "diagonal"
@@ -74,9 +76,10 @@ def solve_fixed(
         state, first, aim = ascend(target, draws, state, aim, diagonal, watch, share, limit)
         _check_proper(target, state)
         # More draws do not help an ascent that creeps: it would be as far from their optimum.
-        if (stage and (first <= AGREED or state.status == RUNNING)) or allowance().over:
+        late = target.seconds(size) >= allowance().left
+        if (stage and (first <= AGREED or state.status == RUNNING)) or late:
             break
-    converged, reason = _reason(state, aim, limit)
+    converged, reason = _reason(state, aim, limit, late)
     restarts = tuple(restart(one) for one in climbs)
     return Solution(_parameters(state, diagonal), size, converged, reason, restarts)
 
@@ -130,7 +133,7 @@ def begin_climbs(
     climbs = _believed(target, method, climbs, seed, diagonal)
     best = max(one.elbo for one in climbs)
     there = [one for one in climbs if one.elbo > best - ONE_MODE]
-    if again and len(there) < len(climbs) / 2:
+    if again and len(there) < len(climbs) / 2 and allowance().spent < BEGUN:
         more = _highest(target, method, [abs(seed), 1], centred=False)
         climbs += climb(target, more, diagonal, best)
         climbs = _believed(target, method, climbs, seed, diagonal)
@@ -151,11 +154,11 @@ def _believed(
     places = sorted({round(one.elbo, 1): one for one in climbs}.values(), key=lambda c: -c.elbo)
     if len(places) == 1:
         return climbs
-    size = draw_sizes(method.draws, target.size)[0]
+    size = affordable_sizes(target, method)[0]
     draws = normal_draws(size, target.size, draw_seed(seed, 0))
     known = -np.inf
     for place in places[:MOST_PLACES]:
-        if place.elbo <= known + SAME_PLACE:
+        if place.elbo <= known + SAME_PLACE or (known > -np.inf and allowance().spent > BEGUN):
             break
         unseen = Watch(Bar(False, 1, "", ""))
         state, _, _ = ascend(target, draws, place.state, COARSE, diagonal, unseen, 0.0, RACE)
@@ -214,7 +217,8 @@ def ascend(
             aim = max(tolerance, share * min(first, AGREED))
         state = advance(state, found, aim, diagonal)
         watch.note(float(state.found.elbo))
-        if state.status != RUNNING or allowance().over:
+        # The next step is not begun where it would outlast the fit.
+        if state.status != RUNNING or target.seconds(len(draws)) >= allowance().left:
             break
     return state, first, aim
 
@@ -240,6 +244,17 @@ def draw_sizes(wanted: int | None, dimension: int) -> list[int]:
     return [least * 4**stage for stage in range(MOST_STAGES)]
 
 
+def affordable_sizes(target: Target, method: Gaussian) -> list[int]:
+    """Numbers of draws, stage by stage; fewer where a point is so dear that few steps are left."""
+    sizes = draw_sizes(method.draws, target.size)
+    least = max(4 * target.size, FEWEST_DRAWS)
+    while method.draws is None and sizes[0] >= 2 * least:
+        if target.seconds(SOME_STEPS * sizes[0]) <= allowance().left:
+            break
+        sizes = [size // 2 for size in sizes]
+    return sizes
+
+
 def _check_proper(target: Target, state: Ascent) -> None:
     entries = flat_entries(target, state)
     if entries:
@@ -252,8 +267,8 @@ def _limit(target: Target, size: int) -> int:
     return int(np.clip(MOST_COMPUTED / computed, LEAST_LIMIT, LIMIT))
 
 
-def _reason(state: Ascent, tolerance: float, limit: int) -> tuple[bool, str]:
-    if state.status == RUNNING and allowance().over:
+def _reason(state: Ascent, tolerance: float, limit: int, late: bool) -> tuple[bool, str]:
+    if state.status == RUNNING and (allowance().over or late):
         return False, allowance().reason
     if state.status == RUNNING:
         return False, f"{limit} iterations"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -19,15 +20,43 @@ from lowerbound.methods.gaussian.engines import starts_of
 from lowerbound.methods.gaussian.target import POINT, Target, in_precision, value_and_gradient
 from lowerbound.methods.gaussian_value import Gaussian
 
-DRAWS, STEPS = 8, 100  # draws of a step, steps of a window
-RATES = (0.3, 0.1, 0.03, 0.01)  # tried in turn on the first window
 LEAST_RATE = 1e-3  # the rate falls tenfold, or so, each time that the ELBO rests
 WINDOWS = 100
-FIXED = 16  # draws for the mean
 MOST_STEPS = 1000  # quasi-Newton steps of the mean
 FLAT, LEVEL = 1e-3, 1e-10  # the slope, and the relative gain of a step, at which they end
 STATIONARY = 0.1  # the largest slope, in standard deviations, of a mean that is an answer
 _WIDTH = 0.1
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Steps of a window, draws of each, rates that are tried at first, draws for the mean."""
+
+    steps: int = 100
+    draws: int = 8
+    rates: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01)
+    fixed: int = 16
+
+    @property
+    def finding(self) -> int:
+        """The points that finding the rate takes."""
+        return 2 * len(self.rates) * self.steps * self.draws
+
+
+# Windows do not stop: where a point is dear they are short, and the answer has not converged.
+EFFORTS = (Effort(), Effort(25, 4, (0.1, 0.03), 4), Effort(10, 2, (0.1,), 2))
+FINDING, MEAN = 0.4, 0.25  # shares of the time that is left, for the rate and for the mean
+
+
+def affordable_effort(target: Target, draws: int | None) -> Effort:
+    """The most that the time of the fit allows; TooSlowError where that is nothing."""
+    left = allowance().left
+    for effort in EFFORTS:
+        own = effort if draws is None else replace(effort, draws=draws + draws % 2)
+        if target.seconds(own.finding) <= FINDING * left:
+            return own
+    target.check_affords(own.finding)
+    return own
 
 
 def solve_stochastic(
@@ -38,32 +67,32 @@ def solve_stochastic(
     The rate is found by trial, and halved whenever the ELBO rests. Noisy steps leave the mean far
     away along directions in which log p changes slowly, quasi-Newton steps do not.
     """
-    draws = DRAWS if method.draws is None else method.draws + method.draws % 2
     columns = (
         0 if rank == "diagonal" else min(int(rank) if rank != "full" else target.size, target.size)
     )
-    run = _program(target, columns, draws)
     rows = starts_of(target, method, seed)
-    target.check_affords(2 * len(RATES) * STEPS * draws)  # to find the rate; windows do not stop
+    effort = affordable_effort(target, method.draws)
+    run, rates = _program(target, columns, effort), effort.rates
     free = _free(rows[int(np.argmax(target(rows)[0]))], columns, seed)
-    free, _ = centred(target, free, draw_seed(seed, 1))
+    free, _ = centred(target, free, draw_seed(seed, 1), effort.fixed)
     with in_precision(target.dtype):
         begun = start(_cast(free, target.dtype))
         keys = jax.random.split(jax.random.key(draw_seed(seed, 0) % 2**31), WINDOWS)
-        trials = [run(begun, keys[0], rate, target.arguments) for rate in RATES]
+        trials = [run(begun, keys[0], rate, target.arguments) for rate in rates]
         later = [
-            run(t[0], keys[1], r, target.arguments) for t, r in zip(trials, RATES, strict=True)
+            run(t[0], keys[1], r, target.arguments) for t, r in zip(trials, rates, strict=True)
         ]
     elbos = np.nan_to_num([float(t[1]) for t in later], nan=-np.inf, neginf=-np.inf)
     chosen = int(np.argmax(elbos))
-    adam, rate, best = later[chosen][0], RATES[chosen], float(elbos[chosen])
+    adam, rate, best = later[chosen][0], rates[chosen], float(elbos[chosen])
     watch.note(best)
-    resting, rested = 0, False
+    resting, rested, late = 0, False, False
     for number in range(2, WINDOWS):
         with in_precision(target.dtype):
             adam, elbo = run(adam, keys[number], rate, target.arguments)
         watch.note(float(elbo))
-        if allowance().over:
+        late = target.seconds(effort.steps * effort.draws) >= allowance().left
+        if late:
             break
         gain = float(elbo) - best
         best = max(best, float(elbo))
@@ -75,22 +104,24 @@ def solve_stochastic(
             break
         rate, resting = 0.5 * rate, 0
         best = float(elbo)
-    free, slope = centred(target, _cast(adam.average, np.dtype(float)), draw_seed(seed, 2))
+    free, slope = centred(
+        target, _cast(adam.average, np.dtype(float)), draw_seed(seed, 2), effort.fixed
+    )
     converged = rested and slope <= STATIONARY
-    reason = "the ELBO rests at the smallest step" if rested else f"{WINDOWS * STEPS} steps"
-    reason = allowance().reason if not rested and allowance().over else reason
+    reason = "the ELBO rests at the smallest step" if rested else f"{WINDOWS * effort.steps} steps"
+    reason = allowance().reason if not rested and late else reason
     if rested and not converged:
         reason = f"the mean would still move by {slope:.2g} standard deviations"
         reason = reason if np.isfinite(slope) else f"{MOST_STEPS} steps of the mean"
     parameters = {k: np.asarray(v, float) for k, v in parts(free).items()}
     restarts = tuple(
-        GaussianRestart(float(elbo), 2 * STEPS, f"rate {rate:g}")
-        for elbo, rate in zip(elbos, RATES, strict=True)
+        GaussianRestart(float(elbo), 2 * effort.steps, f"rate {rate:g}")
+        for elbo, rate in zip(elbos, rates, strict=True)
     )
-    return Solution(parameters, draws, converged, reason, restarts)
+    return Solution(parameters, effort.draws, converged, reason, restarts)
 
 
-def centred(target: Target, free: Free, seed: int) -> tuple[Free, float]:
+def centred(target: Target, free: Free, seed: int, draws: int) -> tuple[Free, float]:
     """The best mean for given scales over fixed draws, and the largest slope left there.
 
     Slopes are by the scale of an entry: where entries are independent, steps to the optimum.
@@ -99,7 +130,7 @@ def centred(target: Target, free: Free, seed: int) -> tuple[Free, float]:
 
     scale, loc = np.exp(np.asarray(free["log_scale"])), np.asarray(free["loc"])
     size, columns = len(scale), free["factor"].shape[1] if "factor" in free else 0
-    noise = many_draws(FIXED, size + columns, seed)
+    noise = many_draws(draws, size + columns, seed)
     moved = noise[:, :size]
     if columns:
         moved = moved + noise[:, size:] @ np.asarray(free["factor"]).T
@@ -114,7 +145,9 @@ def centred(target: Target, free: Free, seed: int) -> tuple[Free, float]:
             return 1e300, np.zeros(size)
         return -value, -slope
 
-    limits = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "maxcor": 30}
+    affordable = MEAN * allowance().left / max(target.seconds(draws), 1e-9)
+    most = int(np.clip(affordable, 5, 2 * MOST_STEPS))
+    limits = {"maxiter": MOST_STEPS, "maxfun": most, "maxcor": 30}
     options = {**limits, "gtol": FLAT, "ftol": LEVEL}
     found = minimize(slopes, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
     if not np.isfinite(found.x).all() or found.fun >= 1e300:
@@ -148,9 +181,9 @@ def _free(row: np.ndarray, columns: int, seed: int) -> Free:
     return free
 
 
-def _program(target: Target, columns: int, draws: int) -> Any:
+def _program(target: Target, columns: int, effort: Effort) -> Any:
     """One window of steps, compiled."""
-    key = ("window", columns, draws)
+    key = ("window", columns, effort.draws, effort.steps)
     if key not in target.compiled:
 
         def run(adam: Adam, key: Array, rate: Array, data: dict[str, Array]) -> tuple[Adam, Array]:
@@ -159,7 +192,7 @@ def _program(target: Target, columns: int, draws: int) -> Any:
             def function(vector: Array) -> Array:
                 return jnp.asarray(jaxpr_as_fun(target.closed)(vector, *leaves)[0])
 
-            return window(function, adam, key, rate, STEPS, draws)
+            return window(function, adam, key, rate, effort.steps, effort.draws)
 
         target.compiled[key] = jit(run) if target.size > 100 else quickly(run)
     return target.compiled[key]
