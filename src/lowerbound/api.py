@@ -85,7 +85,8 @@ def _climbed(
     while True:
         try:
             # A rung that was given up has taken its part of what the fit may take.
-            left = max(AFFORDABLE - (time.perf_counter() - began), AFFORDABLE / 3)
+            spent = time.perf_counter() - began if given_up else 0.0
+            left = max(AFFORDABLE - spent, AFFORDABLE / 3)
             fitted = _run(found, call, seed, progress, keep, left)
             break
         except (LostPosteriorError, UncertifiedError) as error:

@@ -3,6 +3,8 @@
 import importlib
 import re
 from collections import OrderedDict
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound import api
 from lowerbound.compiled import equations
 from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
 from lowerbound.errors import (
@@ -23,7 +26,7 @@ from lowerbound.errors import (
 )
 from lowerbound.ladder.costs import cheaper, work_of
 from lowerbound.methods.gaussian.climbs import Watch
-from lowerbound.methods.gaussian.noisy import solve_stochastic
+from lowerbound.methods.gaussian.noisy import EFFORTS, affordable_effort, solve_stochastic
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.model import trace_model
@@ -195,18 +198,64 @@ def test_a_step_that_would_take_too_long_is_refused_when_its_pace_is_known(monke
 
 
 def test_an_engine_whose_steps_do_not_stop_is_refused_when_its_pace_is_known(monkeypatch):
-    """The rate of noisy steps is found by 8 windows of 100 steps over 8 draws."""
+    """The least effort finds the rate of noisy steps by 2 windows of 10 steps over 2 draws."""
     with jax.enable_x64(True):
         target = target_for(trace_model(recursion, (SERIES,)))
         target(np.zeros((2, target.size)))
         assert 0.0 < target.seconds(1) < 1.0
         monkeypatch.setitem(target.compiled, "pace", 1e-12)  # none is faster
         target.check_affords(10**9)  # without a limit it takes as long as it needs
-        with at_most(6399e-12), pytest.raises(TooSlowError) as caught:
+        with at_most(39e-12), pytest.raises(TooSlowError) as caught:
             solve_stochastic(target, lb.Gaussian(starts=1), 1, 0, Watch(Bar(False, 1, "", "")))
     assert str(caught.value).startswith(
-        "The log density and its gradient at 6400 points, one step of the fit, take about "
+        "The log density and its gradient at 40 points, one step of the fit, take about "
     )
+
+
+def test_noisy_steps_take_what_the_pace_of_the_density_allows(monkeypatch):
+    """Four tenths of the time that is left are for finding the rate; named draws are kept."""
+    with jax.enable_x64(True):
+        target = target_for(trace_model(recursion, (SERIES,)))
+        target(np.zeros((2, target.size)))
+        monkeypatch.setitem(target.compiled, "pace", 1.0)
+        whole, less, least = EFFORTS
+        for seconds, expected in ((17_000, whole), (15_000, less), (900, least), (50, least)):
+            with at_most(seconds):
+                assert affordable_effort(target, None) == expected
+        with at_most(900):
+            assert affordable_effort(target, 3).draws == 4
+        assert affordable_effort(target, None) == whole
+
+
+def twisted(y):
+    a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+    b = numpyro.sample("b", dist.HalfNormal(1.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(jnp.sin(a * b), 0.5), obs=y)
+
+
+def test_rungs_share_the_time_of_one_fit(monkeypatch):
+    """The rung after one that was given up has what is left, a third at least."""
+    given = []
+
+    @contextmanager
+    def noted(seconds):
+        given.append(seconds)
+        yield
+
+    def slow(*args, **kwargs):
+        clock[0] += 100.0
+        raise LostPosteriorError("Not found.\nExpected one.")
+
+    clock = [0.0]
+    monkeypatch.setattr(api, "at_most", noted)
+    monkeypatch.setattr(api, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    module = importlib.import_module("lowerbound.methods.grid.structured")
+    monkeypatch.setattr(module, "run_conditioned", slow)
+    with pytest.warns(LadderWarning):
+        fit = lb.fit(twisted, np.array([0.3, 0.8]))
+    assert "Gaussian" in fit.method
+    assert given == [150.0, 50.0]
 
 
 def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):

@@ -38,7 +38,7 @@ class Allowance:
     @property
     def reason(self) -> str:
         """Why the work stopped."""
-        return f"the {self.seconds:.0f} s that an automatic fit may take"
+        return f"the {self.seconds:.3g} s that an automatic fit may take"
 
     def remedy(self, method: str) -> str:
         """What to do to let the work go on."""

@@ -8,6 +8,7 @@ import pytest
 import lowerbound as lb
 from lowerbound.compute import engine
 from lowerbound.methods.stochastic import memoized
+from lowerbound.methods.stochastic import steps as stochastic
 from lowerbound.store.archive import StorageError
 from lowerbound.store.checkpoint import Keeper, available
 from tests.methods.stochastic.batched import METHODS, MODELS, numbers
@@ -71,7 +72,7 @@ def test_resumed_runs_equal_uninterrupted_ones(name, how, every, last, tmp_path,
     assert available(tmp_path)[-1] == last
     # A finished run gives its result without another step.
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "advance", None)
+        patch.setattr(stochastic, "advance", None)
         patch.setattr(memoized, "visit", None)
         assert_equal(lb.resume(tmp_path, model, **resumed), expected)
 

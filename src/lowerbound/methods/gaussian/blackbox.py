@@ -117,7 +117,7 @@ def _measured(
     size = FEW if allowance().over else max(solution.draws, MEASURE)
     pace = target.seconds(1)
     if size * pace > MEASURING * allowance().seconds:
-        size = max(int(MEASURING * allowance().seconds / pace), FEWEST)
+        size = max(2 * int(MEASURING * allowance().seconds / pace / 2), FEWEST)
 
     def why(draw: int) -> list[str]:
         return at_fault(target, vectors[draw], WITHIN)
