@@ -27,7 +27,7 @@ Message = dict[str, Any]
 # Frames inside these belong to the machinery, not to the user's model.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INTERNAL = (
-    *(os.path.dirname(os.path.abspath(module.__file__)) + os.sep for module in (numpyro, jax)),
+    *(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (numpyro, jax)),
     *(os.path.join(_PACKAGE, folder, "") for folder in ("model", "rewrite")),
 )
 _INTERNAL_FILES = (contextlib.__file__, functools.__file__)
