@@ -21,9 +21,9 @@ from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.missing import missing_masks
 from lowerbound.model.narrow import is_about_types, narrowed
 from lowerbound.model.numbers import check_numbers
-from lowerbound.model.program import error_line, error_site
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
+from lowerbound.model.user_lines import error_line, error_site
 from lowerbound.model.validate import check_not_empty, check_sites, check_support, check_use
 
 

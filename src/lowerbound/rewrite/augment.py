@@ -17,7 +17,7 @@ from typing import Any, Final
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
-from lowerbound.model.program import user_line
+from lowerbound.model.user_lines import user_line
 from lowerbound.rewrite.augmentations.allocation import (
     categorical_term,
     multinomial_counts,
