@@ -3,11 +3,22 @@
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
 from lowerbound.compiled import interruptible
-from lowerbound.em import EM
+from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
-from lowerbound.methods.gaussian_value import Gaussian
-from lowerbound.methods.stochastic.streaming import update
-from lowerbound.methods.values import CAVI, SVI
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.gaussian.gaussians import (
+    Delta,
+    Gaussian,
+    Laplace,
+    ScoreMatching,
+    StochasticGaussian,
+)
+from lowerbound.methods.grid.given import Given
+from lowerbound.methods.parameters.em_value import EM
+from lowerbound.methods.partial.over import Over
+from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.methods.score.score_value import ScoreFunctions
+from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.reporting import report
 from lowerbound.result.fitted import Fit
 from lowerbound.result.plan import Plan
@@ -20,11 +31,22 @@ __all__ = [
     "CAVI",
     "EM",
     "SVI",
+    "Augmented",
     "Checkpoint",
+    "Delta",
+    "Details",
     "Fit",
     "Gaussian",
+    "Given",
+    "Laplace",
+    "Memoized",
+    "Over",
     "Plan",
+    "ScoreFunctions",
+    "ScoreMatching",
+    "StochasticGaussian",
     "__version__",
+    "computing",
     "errors",
     "explain",
     "fit",
@@ -34,5 +56,4 @@ __all__ = [
     "report",
     "resume",
     "stream",
-    "update",
 ]

@@ -7,43 +7,30 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import jax
-
 from lowerbound.compiled import heard
+from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, at_most
-from lowerbound.em import EM
 from lowerbound.errors import (
     LadderWarning,
     LowerboundError,
-    NotConjugateError,
-    ParameterSiteError,
     ReservedNameError,
     UncertifiedError,
 )
 from lowerbound.ladder.costs import work_of
-from lowerbound.ladder.rungs import GRID, Route, chosen_route
-from lowerbound.methods.coordinate.cavi import fit_cavi
+from lowerbound.ladder.rungs import GRID, Chosen, chosen
 from lowerbound.methods.gaussian.starts import NoFiniteStartError
-from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.methods.grid.lattice import LostPosteriorError
-from lowerbound.methods.grid.structured import fit_conditioned
-from lowerbound.methods.networks.gradients import fit_gradients
-from lowerbound.methods.routes.estimated import fit_gaussian
-from lowerbound.methods.routes.rewritten import fit_augmented, fit_parameters
-from lowerbound.methods.stochastic.augmented_batches import (
-    augmentation_of_batches,
-    augmented_batches,
-)
-from lowerbound.methods.stochastic.svi import run_svi
-from lowerbound.methods.values import CAVI, SVI, has_columns
+from lowerbound.methods.values import AROUND, METHODS
 from lowerbound.result.fitted import Fit
-from lowerbound.run.resume import interrupted, start_keeping
-from lowerbound.store.checkpoint import as_checkpoint
+from lowerbound.run.loop import carry_out
+from lowerbound.run.problem import Problem
+from lowerbound.run.resume import check_abilities, interrupted, start_keeping
+from lowerbound.store.checkpoint import Keeper, as_checkpoint
 
 RESERVED = ("method", "seed", "progress", "checkpoint")
 
@@ -66,19 +53,17 @@ def fit(
     """
     check_reserved(model)
     began = time.perf_counter()
-    call = (model, args, kwargs)
     with heard():
-        found = chosen_route(model, method, args, kwargs, checkpoint is not None)
-        keep = start_keeping(as_checkpoint(checkpoint), model, args, kwargs, found.method, seed)
-        fitted = _climbed(found, call, method, seed, progress, keep)
+        problem = Problem(model, args, kwargs, seed, current())
+        found = chosen(problem, method)
+        check_abilities(found.method, problem, checkpoint is not None)
+        keep = start_keeping(as_checkpoint(checkpoint), problem, found.method)
+        fitted = _climbed(found, method, progress, keep)
     return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
 
 
-def _climbed(
-    found: Route, call: Any, method: Any, seed: int, progress: bool | None, keep: Any
-) -> Fit:
-    """Run a route; where its rung does not hold, the next one that does, with a warning."""
-    model, args, kwargs = call
+def _climbed(found: Chosen, method: Any, progress: bool | None, keep: Keeper | None) -> Fit:
+    """Carry a plan out; where its rung does not hold, that of the next one, with a warning."""
     failed: dict[str, str] = {}
     began = time.perf_counter()
     given_up: list[tuple[str, str, LowerboundError]] = []
@@ -87,7 +72,7 @@ def _climbed(
             # A rung that was given up has taken its part of what the fit may take.
             spent = time.perf_counter() - began if given_up else 0.0
             left = max(AFFORDABLE - spent, AFFORDABLE / 3)
-            fitted = _run(found, call, seed, progress, keep, left)
+            fitted = _carried_out(found, progress, keep, left)
             break
         except (LostPosteriorError, UncertifiedError) as error:
             # A Gaussian needs neither a grid nor a derivation.
@@ -96,7 +81,7 @@ def _climbed(
                 raise
             failed[rung] = str(error).splitlines()[0]
             given_up.append((found.taken, failed[rung], error))
-            found = chosen_route(model, method, args, kwargs, failed=failed)
+            found = chosen(found.problem, method, failed)
         except NoFiniteStartError as error:
             # Where nothing is finite, the first to look says more of why.
             unseen = [e for _, _, e in given_up if isinstance(e, UncertifiedError)]
@@ -108,21 +93,14 @@ def _climbed(
     return fitted
 
 
-def _run(
-    found: Route, call: Any, seed: int, progress: bool | None, keep: Any, seconds: float
-) -> Fit:
-    """Run the method of a route, with what it is expected to take in the plan."""
-    model, args, kwargs = call
-    method, expected = found.method, None
-    if found.model is not None:
-        with jax.enable_x64(True):
-            expected = work_of(found.model, method, args, kwargs)
-    # The other methods end by themselves, after sweeps or rows that are all of use.
-    estimated = isinstance(method, Gaussian) or (isinstance(method, CAVI) and method.condition)
-    with at_most(seconds) if found.rungs and estimated else nullcontext():
-        fitted = RUNNERS[type(method)](model, args, kwargs, method, seed, progress, keep, None)
-    ladder = found.lines or fitted.plan.ladder
-    return replace(fitted, plan=replace(fitted.plan, ladder=ladder, work=expected))
+def _carried_out(found: Chosen, progress: bool | None, keep: Keeper | None, seconds: float) -> Fit:
+    """The fit of a plan, with what it was expected to take."""
+    # Those that end by themselves do so after sweeps or rows that are all of use.
+    limited = at_most(seconds) if found.rungs and found.method.limited else nullcontext()
+    with limited:
+        fitted = carry_out(found.planned, found.method, progress, keep)
+    expected = work_of(found.problem, found.method) if found.rungs else None
+    return replace(fitted, plan=replace(found.plan, work=expected))
 
 
 def resume(
@@ -140,46 +118,9 @@ def resume(
     same, bit for bit, as that of a run without interruption. A finished run gives its result.
     """
     with heard():
-        run = interrupted(directory, model, args, kwargs, RUNNERS)
-        runner = RUNNERS[type(run.method)]
-        return runner(model, args, kwargs, run.method, run.seed, progress, run.keep, run.progress)
-
-
-def coordinate_ascent(
-    model: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: CAVI,
-    *rest: Any,
-) -> Fit:
-    """Run `lb.CAVI(...)`: on the program as it is, augmented, given scalars, or by EM."""
-    if method.augment:
-        return fit_augmented(model, args, kwargs, method, *rest)
-    run = fit_conditioned if method.condition else fit_cavi
-    try:
-        return run(model, args, kwargs, method, *rest)
-    except ParameterSiteError:
-        return fit_parameters(model, args, kwargs, method, *rest[:3])
-
-
-def minibatches(
-    model: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: SVI,
-    *rest: Any,
-) -> Fit:
-    """Run `lb.SVI(...)`, on the augmented program where it names augmentations or needs them."""
-    if method.augment:
-        return augmented_batches(model, args, kwargs, method, *rest)
-    try:
-        return run_svi(model, args, kwargs, method, *rest)
-    except NotConjugateError as error:
-        found = augmentation_of_batches(model, args, kwargs, method)
-        if found is None:
-            raise error.of_batches(has_columns(args, kwargs)) from None
-    fitted = augmented_batches(model, args, kwargs, replace(method, augment=found.choices), *rest)
-    return replace(fitted, plan=found.noted(fitted.plan))
+        run = interrupted(directory, Problem(model, args, kwargs), (*METHODS, *AROUND))
+        planned = run.method.plan(run.problem)
+        return carry_out(planned, run.method, progress, run.keep, run.progress)
 
 
 def check_reserved(model: Callable[..., Any]) -> None:
@@ -193,12 +134,3 @@ def check_reserved(model: Callable[..., Any]) -> None:
         variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if name in RESERVED and not variable and name not in bound:
             raise ReservedNameError(name, getattr(model, "__name__", type(model).__name__))
-
-
-# What runs each method: (model, args, kwargs, method, seed, progress, keep, resumed) -> Fit.
-RUNNERS: dict[type, Callable[..., Fit]] = {
-    CAVI: coordinate_ascent,
-    SVI: minibatches,
-    Gaussian: fit_gaussian,
-    EM: fit_gradients,
-}

@@ -7,26 +7,34 @@ benchmarks.costs` compares what they say with what is measured, on these and on 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import jax
 import numpy as np
 
 from lowerbound.compiled import equations
 from lowerbound.compute.engine import QUICK_BELOW, derived
 from lowerbound.cost import Alternative, Work, numbers_computed
-from lowerbound.em import EM
 from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
+from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.engines import draw_sizes
+from lowerbound.methods.gaussian.gaussians import (
+    FULL_BELOW,
+    Gaussian,
+    Laplace,
+    UnconstrainedMethod,
+)
 from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
-from lowerbound.methods.gaussian_value import FULL_BELOW, Gaussian
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.gaussian_inner import DRAWS
-from lowerbound.methods.values import CAVI, SVI
-from lowerbound.model import Model
-
-Method = CAVI | SVI | Gaussian | EM
+from lowerbound.methods.grid.given import Given
+from lowerbound.methods.partial.over import Over
+from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.methods.stochastic.batched import SVI, Memoized
+from lowerbound.run.method import Method
+from lowerbound.run.problem import Problem
 
 # Nodes at which a grid of one to three scalars is solved, the search for it included.
 NODES: Final = {1: 265, 2: 700, 3: 1700}
@@ -42,47 +50,38 @@ DRAWN = 16  # draws of a step of score functions, and their steps
 SCORE_STEPS = 2000
 
 
-def work_of(
-    model: Model, method: Method, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Work | None:
-    """What a cold fit of a traced model takes; None where the method does not fit the model."""
-    if isinstance(method, EM):  # steps until the ELBO rests: nobody knows how many
+def work_of(problem: Problem, method: Method) -> Work | None:
+    """What a cold fit takes; None where that is not known, or the method does not fit."""
+    if problem.streams or problem.has_parameters:
         return None
-    program = _Program(model)
-    if isinstance(method, SVI):
-        return program.batches(method)
-    if isinstance(method, Gaussian):
-        return program.gaussian(method)
-    if method.condition:
-        return program.grid(method.condition, args, kwargs)
-    structure = derived(model, method.blocks).structure
-    return None if structure.residuals and not method.augment else program.sweeps(structure)
+    # Steps until the ELBO rests: nobody knows how many.
+    rule = next((rule for kind, rule in _RULES.items() if isinstance(method, kind)), None)
+    if rule is None:
+        return None
+    with jax.enable_x64(True):
+        return rule(_Program(problem), method)
 
 
-def cheaper(
-    model: Model, method: Method, work: Work, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Alternative | None:
+def cheaper(problem: Problem, method: Method, work: Work) -> Alternative | None:
     """The next method that loses some accuracy and takes less, or None."""
-    for other in _below(model, method):
-        found = work_of(model, other, args, kwargs)
+    for other in _below(problem, method):
+        found = work_of(problem, other)
         if found is not None and _size(found) < 0.9 * _size(work):
             return Alternative(f"lb.{other!r}", found)
     return None
 
 
-def _below(model: Model, method: Method) -> Iterator[Method]:
-    if isinstance(method, SVI | EM):
-        return
-    if method.condition:
-        conjugate = not derived(model).structure.residuals
-        yield CAVI() if conjugate and isinstance(method, CAVI) else Gaussian()
+def _below(problem: Problem, method: Method) -> Iterator[Method]:
+    if isinstance(method, Given):
+        conjugate = not problem.joint.structure.residuals
+        yield CAVI() if conjugate and isinstance(method.method, CAVI) else Gaussian()
     elif isinstance(method, CAVI):
-        plate = model.data_plate
-        if plate is not None and plate.size > MANY_ROWS and not method.augment:
+        plate = problem.model.data_plate
+        if plate is not None and plate.size > MANY_ROWS:
             yield SVI()
-    elif method.engine == "auto" and method.rank == "auto" and not method.sites:
-        small = _Program(model).size <= FULL_BELOW
-        yield Gaussian(engine="laplace") if small else Gaussian(rank="diagonal")
+    elif method == Gaussian():
+        small = _Program(problem).size <= FULL_BELOW
+        yield Laplace() if small else Gaussian(rank="diagonal")
 
 
 MANY_ROWS = 8192
@@ -94,10 +93,11 @@ def _size(work: Work) -> float:
 
 
 class _Program:
-    """A model with the counts that its work depends on."""
+    """A problem with the counts that its work depends on."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        model = self.model = problem.model
         jaxpr = trace_program(model).jaxpr.jaxpr
         self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
         self.data = sum(int(np.size(a)) for a in model.arguments.data.values())
@@ -106,6 +106,16 @@ class _Program:
         real = [s for s in model.latent.values() if s.support_values is None]
         self.size = sum(math.prod(s.shape) for s in real)
         self.rows = max((math.prod(s.shape) for s in model.observed.values()), default=0)
+
+    def ascent(self, method: CAVI) -> Work | None:
+        """Coordinate ascent, where it fits."""
+        structure = self.problem.derived(method.blocks).structure
+        return None if structure.residuals else self.sweeps(structure)
+
+    def augmented(self, method: Augmented) -> Work | None:
+        """Coordinate ascent on the augmented program: about as much."""
+        structure = self.problem.joint.structure
+        return self.sweeps(structure) if isinstance(method.method, CAVI) else None
 
     def sweeps(self, structure: Structure) -> Work:
         """Coordinate ascent."""
@@ -120,12 +130,15 @@ class _Program:
         bytes_held = 8.0 * 3 * (self.numbers * self.states + self.data + self.size)
         return Work(compiled * (OPTIMISED if large else 1.0), sweeps * each, 0.0, bytes_held)
 
-    def grid(self, sites: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Work:
-        """Scalars on a grid, and exact updates of the rest at every node."""
+    def grid(self, method: Given) -> Work:
+        """Scalars on a grid, and the rest at every node."""
+        sites = tuple(method.sites)
+        if isinstance(method.method, Gaussian):
+            return self._gaussians(method.method, sites)
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
             return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
-        structure = derived(conditioned(self.model, sites, args, kwargs)).structure
+        structure = derived(conditioned(self.model, sites, *self.problem.call)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
         compiled = 400 + 15 * len(structure.summands) + 650 * curved
@@ -134,19 +147,27 @@ class _Program:
         kept = 8.0 * 3 * nodes * float(size) ** 2
         return Work(compiled, nodes * steps * each, flops, kept + 8.0 * 3 * self.data)
 
-    def gaussian(self, method: Gaussian) -> Work:
-        """A Gaussian on the unconstrained space, or at every node of a grid."""
+    def partly(self, method: Over) -> Work:
+        """A Gaussian of some sites: about as one of all."""
+        return self._gaussians(method.method)
+
+    def gaussian(self, method: UnconstrainedMethod) -> Work:
+        """A Gaussian on the unconstrained space."""
+        return self._gaussians(method)
+
+    def _gaussians(self, method: UnconstrainedMethod, sites: Sequence[str] = ()) -> Work:
+        """One Gaussian, or one at every node of a grid over some sites."""
         numbers, size = float(self.numbers * self.states), self.size
         if method.engine == "score":
             steps = SCORE_STEPS * DRAWN
             return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
-        rest = size - len(method.condition)
+        rest = size - len(sites)
         compiled = 700.0 + 9 * self.operations
         compiled *= 1.5 if numbers > QUICK_DENSITY else 1.0
         gradients = float(method.starts * 2 * size * STARTED)
-        if method.condition:
+        if sites:
             draws = max(DRAWS, 4 * rest)
-            gradients += NODES[len(method.condition)] * CURVED_SWEEPS * draws
+            gradients += NODES[len(sites)] * CURVED_SWEEPS * draws
             compiled += 600
         elif method.engine not in ("laplace", "delta"):
             first, second, *_ = [*draw_sizes(method.draws, size), 0]
@@ -154,13 +175,26 @@ class _Program:
         flops = gradients * OUTER * float(rest) ** 2
         return Work(compiled, gradients * numbers + 5e7, flops, 8.0 * 64 * 3 * numbers)
 
-    def batches(self, method: SVI) -> Work:
+    def batches(self, method: SVI | Memoized) -> Work:
         """Minibatches: steps over some of the rows."""
         structure = derived(self.model).structure
         plate = self.model.data_plate
         rows = plate.size if plate is not None else 1
         share = min(method.batch_size or MANY_ROWS, rows) / max(rows, 1)
-        steps = method.steps or BATCH_STEPS
+        wanted = method.steps if isinstance(method, SVI) else method.visits
+        steps = wanted or BATCH_STEPS
         each = SWEPT * (self.numbers + self.data) * self.states * share + NODE
         compiled = 600 + 100 * len(structure.summands)
         return Work(compiled, steps * each, 0.0, 8.0 * 3 * share * self.data)
+
+
+# What each kind of method takes.
+_RULES: Final[Mapping[type[Method], Callable[[_Program, Any], Work | None]]] = {
+    CAVI: _Program.ascent,
+    Augmented: _Program.augmented,
+    SVI: _Program.batches,
+    Memoized: _Program.batches,
+    Given: _Program.grid,
+    Over: _Program.partly,
+    UnconstrainedMethod: _Program.gaussian,
+}

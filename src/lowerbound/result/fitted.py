@@ -73,6 +73,7 @@ class Fit:
     plate: str | None = None  # the plate of the rows, where it was chosen
     parameters: dict[str, Any] = field(default_factory=dict)  # maximised: arrays, or trees of them
     augment: dict[str, str] | None = None  # the sites that were augmented, and how
+    notes: tuple[str, ...] = ()  # what the run has found that no plan could know
 
     # -- the posterior ----------------------------------------------------------------------------
 
@@ -285,6 +286,7 @@ class Fit:
             lines.append(f"  best of {len(elbos)} restarts{others}")
         kept = [r for r in self.plan.rows if r.site in self.sites]
         lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
+        lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _length(self) -> str:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.ascent import State
+from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
-from lowerbound.em import local as gaussian_rows
 from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.compute.computing import Computing
 from lowerbound.compute.versions import versions
 from lowerbound.errors import ArgumentError
 from lowerbound.joint.derive import trace_program
@@ -29,6 +30,8 @@ from lowerbound.model.leaves import (
     whole_array,
 )
 from lowerbound.result.saved import check_model, model_record
+from lowerbound.run.method import CHECKPOINTS, DEVICES, SINGLE, STREAMS, Method
+from lowerbound.run.problem import Problem
 from lowerbound.store.archive import NotPlainError, StorageError, check_plain
 from lowerbound.store.checkpoint import KIND, Checkpoint, Keeper, available, found, read
 
@@ -43,8 +46,8 @@ class ResumeWarning(UserWarning):
 class Interrupted:
     """A run as its newest checkpoint describes it, ready to go on."""
 
-    method: Any
-    seed: Any
+    problem: Problem
+    method: Method
     keep: Keeper
     progress: dict[str, Any]
 
@@ -53,29 +56,56 @@ class Interrupted:
 # At the start of a run
 
 
-def start_keeping(
-    checkpoint: Checkpoint | None,
-    model: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: Any,
-    seed: Any,
-) -> Keeper | None:
+def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
+    """Raise where a method is asked for what it cannot do."""
+    computing, lines = problem.computing, []
+    if kept and CHECKPOINTS not in method.abilities:
+        lines = ["fit got checkpoint=", "keeps no state between its steps", "Drop it"]
+    elif computing.devices is not None and DEVICES not in method.abilities:
+        lines = ["computing got devices=", "runs on one device", "Drop them"]
+    elif computing.precision == "float32" and SINGLE not in method.abilities:
+        lines = ['computing got precision="float32"', "computes in double precision", "Drop it"]
+    elif problem.streams and STREAMS not in method.abilities:
+        raise ArgumentError(
+            f"fit got columns of a stream with lb.{method!r}, which needs all rows at once.\n"
+            "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
+        )
+    if lines:
+        raise ArgumentError(
+            f"{lines[0]} with lb.{method!r}, which {lines[1]}.\n"
+            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). {lines[2]}, or name "
+            "one with method=."
+        )
+
+
+def start_keeping(checkpoint: Checkpoint | None, problem: Problem, method: Method) -> Keeper | None:
     """What writes the checkpoints of a new run; its folder is ready."""
     if checkpoint is None:
         return None
+    computing = problem.computing
     record = {
         "method": method_record(method),
-        "seed": seed,
+        "seed": problem.seed,
+        "precision": computing.precision,
+        "devices": _devices_record(computing.devices),
         "every": checkpoint.every,
-        "model": model_record(model),
-        "data": fingerprint(model, args, kwargs),
+        "model": model_record(problem.function),
+        "data": fingerprint(problem.function, *problem.call),
         "versions": versions(),
         "platform": jax.default_backend(),
     }
     keep = Keeper(checkpoint, jax.process_index(), jax.process_count(), record)
     keep.prepare()
     return keep
+
+
+def _devices_record(devices: Any) -> Any:
+    if isinstance(devices, str | int | None):
+        return devices
+    raise ArgumentError(
+        f"computing got devices={devices!r}, which a checkpoint cannot hold.\n"
+        'Expected a number of devices or "all", when checkpoint=... is given.'
+    )
 
 
 def of_program(keep: Keeper, model: Model) -> Keeper:
@@ -102,11 +132,7 @@ def of_program(keep: Keeper, model: Model) -> Keeper:
 
 
 def interrupted(
-    directory: str | os.PathLike[str],
-    model: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    methods: Iterable[type],
+    directory: str | os.PathLike[str], problem: Problem, methods: Iterable[type]
 ) -> Interrupted:
     """The run in a folder, after checking that model and data are those it was started with."""
     process, processes = jax.process_index(), jax.process_count()
@@ -114,16 +140,17 @@ def interrupted(
     document = read(directory, step, process, processes)
     run = document["run"]
     try:
-        _check_run(directory, run, model, args, kwargs)
+        _check_run(directory, run, problem.function, *problem.call)
         method = method_from(run["method"], methods)
         keep = Keeper(Checkpoint(directory, run["every"]), process, processes, run)
-        seed = run["seed"]
+        computing = Computing(run["precision"], run["devices"])
+        begun = replace(problem, seed=run["seed"], computing=computing)
     except StorageError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise KIND.damaged(directory, f"its record does not fit together ({error})") from error
     keep.prepare(resumed=True)
-    return Interrupted(method, seed, keep, document["progress"])
+    return Interrupted(begun, method, keep, document["progress"])
 
 
 def _newest(directory: str | os.PathLike[str], process: int, processes: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from lowerbound.errors import ArgumentError
 from lowerbound.store.archive import Kind, StorageError, read_archive, write_archive
 
-KIND = Kind("checkpoint", 1, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
+KIND = Kind("checkpoint", 2, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
 KEPT = 2  # a process may be one checkpoint ahead of another, never two
 _NAME = re.compile(r"step-(\d{10})\.process-(\d{1,6})-of-(\d{1,6})\.lb")
 

@@ -11,7 +11,7 @@ from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.curvature import second_derivatives
 from lowerbound.methods.gaussian.sparsity import dense
 from lowerbound.methods.gaussian.target import target_for
-from lowerbound.methods.gaussian_value import Gaussian
+from lowerbound.methods.gaussian.gaussians import Gaussian
 from lowerbound.model import trace_model
 
 

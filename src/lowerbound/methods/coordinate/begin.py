@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from lowerbound.compute.devices import Placement
 from lowerbound.compute.engine import Engine
 from lowerbound.errors import ArgumentError, TooManyComponentsError
-from lowerbound.methods.gaussian_value import Gaussian
-from lowerbound.methods.values import Method
 from lowerbound.model import Model
-
-
-def precision(method: Method, where: Placement | None = None) -> np.dtype[Any]:
-    """float64 on CPU and float32 on an accelerator, unless the method says otherwise."""
-    if method.precision is not None:
-        return np.dtype(method.precision)
-    platform = jax.default_backend() if where is None else where.platform
-    return np.dtype("float64" if platform == "cpu" else "float32")
+from lowerbound.run.method import Method
 
 
 def assignments(engine: Engine, model: Model) -> int | None:
@@ -57,12 +46,13 @@ def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
         raise TooManyComponentsError(name, components, rows)
 
 
-def given_values(model: Model, method: Method | Gaussian) -> dict[str, Any]:
+def given_values(model: Model, method: Method) -> dict[str, Any]:
     """The values to start from, checked against the model's sites."""
-    if not isinstance(method.init, Mapping):
+    init = method.settings()["init"]
+    if not isinstance(init, Mapping):
         return {}
-    given, kind = {}, type(method).__name__
-    for name, value in method.init.items():
+    given, kind = {}, method.name
+    for name, value in init.items():
         if name not in model.latent:
             raise ArgumentError(
                 f"{kind} got init for '{name}', which is no latent site of the model.\n"
@@ -89,10 +79,11 @@ def given_values(model: Model, method: Method | Gaussian) -> dict[str, Any]:
 
 def check_partition(method: Method, model: Model) -> None:
     """Every site that `blocks` names must be a latent site of the model."""
-    kind = type(method).__name__
-    for name in (name for block in method.blocks or () for name in block):
+    blocks = method.settings()["blocks"] or ()
+    for name in (name for block in blocks for name in block):
         if name not in model.latent:
             raise ArgumentError(
-                f"{kind} got blocks with the site '{name}', which is no latent site of the model.\n"
+                f"{method.name} got blocks with the site '{name}', which is no latent site of the "
+                "model.\n"
                 f"Expected names among {', '.join(model.latent)}."
             )

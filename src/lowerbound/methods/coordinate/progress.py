@@ -24,6 +24,7 @@ class Carry(NamedTuple):
 
     state: State
     elbo: Numbers
+    change: Numbers  # of the ELBO in the last sweep, relative
     status: Numbers
     sweeps: Numbers
 
@@ -31,7 +32,7 @@ class Carry(NamedTuple):
 def first_carry(states: State, restarts: int) -> Carry:
     """What the first chunk starts from; `states` may be shapes only."""
     zeros = np.zeros((restarts,), int)
-    return Carry(states, np.full((restarts,), -np.inf), zeros, zeros)
+    return Carry(states, np.full((restarts,), -np.inf), np.zeros(restarts), zeros, zeros)
 
 
 def next_check(sweep: int) -> int:
@@ -45,17 +46,14 @@ class Progress:
 
     carry: Carry
     proper: Numbers  # (restarts, blocks)
-    history: np.ndarray  # (sweeps, restarts)
-    seconds: np.ndarray
-    scores: np.ndarray
+    scores: np.ndarray  # held-out values, one per check; empty without monitor
     check: int  # the sweep after which to look at the score
 
     @classmethod
     def first(cls, states: State, restarts: int) -> Progress:
         """Before the first sweep."""
-        none, proper = np.zeros(0), np.zeros((restarts, 0), bool)
-        carry = first_carry(states, restarts)
-        return cls(carry, proper, np.zeros((0, restarts)), none, none, next_check(0))
+        proper = np.zeros((restarts, 0), bool)
+        return cls(first_carry(states, restarts), proper, np.zeros(0), next_check(0))
 
     @classmethod
     def restored(cls, document: Mapping[str, Any], like: Progress) -> Progress:
@@ -84,17 +82,29 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """The number of sweeps."""
-        return len(self.history)
+        """The number of sweeps: that of the restart which swept longest."""
+        return int(np.max(np.asarray(self.carry.sweeps)))
 
     @property
     def elbo(self) -> float:
         """The best ELBO of all restarts."""
         return float(np.max(np.asarray(self.carry.elbo)))
 
-    def over(self, max_sweeps: int) -> bool:
-        """Whether every restart has a reason to stop."""
-        return self.done >= max_sweeps or bool((np.asarray(self.carry.status) != RUNNING).all())
+    @property
+    def status(self) -> np.ndarray:
+        """The status of each restart."""
+        return np.asarray(self.carry.status)
+
+    @property
+    def running(self) -> bool:
+        """Whether some restart has no reason to stop."""
+        return bool((self.status == RUNNING).any())
+
+    @property
+    def best(self) -> int:
+        """The restart of the highest ELBO."""
+        elbos = np.asarray(self.carry.elbo)
+        return int(np.argmax(np.where(np.isfinite(elbos), elbos, -np.inf)))
 
 
 def host(tree: Any) -> Any:

@@ -20,15 +20,15 @@ from lowerbound.cost import allowance
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import choose
-from lowerbound.methods.gaussian.centring_wide import choose_wide
 from lowerbound.methods.gaussian.climbs import GaussianRun, Solution, Watch, draw_seed
 from lowerbound.methods.gaussian.engines import LIMIT, MOST_STAGES, solve_fixed, solve_match
+from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.laplace import solve_delta, solve_laplace
 from lowerbound.methods.gaussian.noisy import solve_stochastic
 from lowerbound.methods.gaussian.sparse_newton import solve_newton
 from lowerbound.methods.gaussian.starts import WITHIN, at_fault
 from lowerbound.methods.gaussian.target import Target
-from lowerbound.methods.gaussian_value import Gaussian
+from lowerbound.methods.gaussian.wide import choose_wide
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.run.bar import Bar
@@ -39,7 +39,7 @@ FEWEST, MEASURING = 16, 0.2  # at any price; else within this share of what a fi
 
 
 def run_gaussian(
-    model: Model, method: Gaussian, seed: int = 0, progress: bool | None = None
+    model: Model, method: UnconstrainedMethod, seed: int = 0, progress: bool | None = None
 ) -> GaussianRun:
     """Fit a Gaussian to a traced model, as the method says."""
     with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
@@ -139,7 +139,7 @@ def _measured(
     return bound, float(distance(found, diagonal)) if known else np.nan
 
 
-def precision(method: Gaussian) -> np.dtype[Any]:
+def precision(method: UnconstrainedMethod) -> np.dtype[Any]:
     """float64 on CPU and float32 on an accelerator, unless the method says otherwise."""
     if method.precision is not None:
         return np.dtype(method.precision)

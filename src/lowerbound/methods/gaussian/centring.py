@@ -23,9 +23,9 @@ from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.engines import ascend, begin_climbs, draw_sizes
+from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.together import Climb
-from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.model import Model, Site
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
@@ -82,7 +82,11 @@ class Choice:
 
 
 def choose(
-    model: Model, method: Gaussian, dtype: np.dtype[Any], seed: int, watch: Callable[[], Watch]
+    model: Model,
+    method: UnconstrainedMethod,
+    dtype: np.dtype[Any],
+    seed: int,
+    watch: Callable[[], Watch],
 ) -> Choice:
     """The coordinates that the method names, or those of the largest ELBO."""
     names = sites_to_try(model, method)
@@ -95,7 +99,7 @@ def choose(
     return settled(model, target, search.trials, best)
 
 
-def as_named(model: Model, method: Gaussian, dtype: np.dtype[Any]) -> Choice:
+def as_named(model: Model, method: UnconstrainedMethod, dtype: np.dtype[Any]) -> Choice:
     """The coordinates that the method names, the sites' own where it names none."""
     target = target_for(model, dtype, named_sites(model, method))
     return Choice(target, UnconstrainedGaussian(target.coordinates, target.data, target.compiled))
@@ -113,11 +117,11 @@ def settled(model: Model, target: Target, trials: Sequence[Trial], best: Trial) 
     return Choice(own, family, best.climbs, tuple(trials), notes)
 
 
-def sites_to_try(model: Model, method: Gaussian) -> tuple[str, ...]:
+def sites_to_try(model: Model, method: UnconstrainedMethod) -> tuple[str, ...]:
     """The sites whose coordinates a fit will choose, none where the method says."""
     size = Coordinates.of(model).size
     newton = method.by_newton(size)
-    if method.noncentred != "auto" or method.condition or (size > MOST_TRIED and not newton):
+    if method.noncentred != "auto" or (size > MOST_TRIED and not newton):
         return ()
     # A mode is asked for in the sites' own coordinates.
     if method.engine in ("laplace", "delta", "score"):
@@ -128,7 +132,7 @@ def sites_to_try(model: Model, method: Gaussian) -> tuple[str, ...]:
     return tuple(n for n, depends in found.items() if depends["scale"] or depends["loc"] > full)
 
 
-def named_sites(model: Model, method: Gaussian) -> tuple[str, ...]:
+def named_sites(model: Model, method: UnconstrainedMethod) -> tuple[str, ...]:
     """The non-centred sites that the method names; each must have a location and a scale."""
     if method.noncentred == "auto" or not method.noncentred:
         return ()
@@ -189,7 +193,7 @@ class _Search:
     """Coordinates tried one after another, each from where the best so far has come to."""
 
     def __init__(
-        self, target: Target, method: Gaussian, seed: int, watch: Callable[[], Watch]
+        self, target: Target, method: UnconstrainedMethod, seed: int, watch: Callable[[], Watch]
     ) -> None:
         self.target, self.method, self.seed, self.watch = target, method, seed, watch
         self.diagonal = method.chosen_rank(target.size) != "full"

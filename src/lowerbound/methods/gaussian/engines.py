@@ -17,6 +17,7 @@ from lowerbound.cost import allowance, numbers_computed
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
+from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.starts import (
     ONE_MODE,
     climb,
@@ -27,7 +28,6 @@ from lowerbound.methods.gaussian.starts import (
 )
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.together import Climb
-from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.run.bar import Bar
 
 LIMIT, LEAST_LIMIT = 200, 40  # iterations for one set of draws, and where they are dear
@@ -46,7 +46,7 @@ _LEAST_RATE = 1e-3  # of score matching
 
 def solve_fixed(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     rank: str | int,
     seed: int,
     watch: Watch,
@@ -86,7 +86,7 @@ def solve_fixed(
 
 def solve_match(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     rank: str | int,
     seed: int,
     watch: Watch,
@@ -123,7 +123,7 @@ def solve_match(
 
 
 def begin_climbs(
-    target: Target, method: Gaussian, seed: int, diagonal: bool, again: bool = True
+    target: Target, method: UnconstrainedMethod, seed: int, diagonal: bool, again: bool = True
 ) -> list[Climb]:
     """The starts, each at its approximate optimum; raises when there is no good one.
 
@@ -142,7 +142,7 @@ def begin_climbs(
 
 
 def _believed(
-    target: Target, method: Gaussian, climbs: list[Climb], seed: int, diagonal: bool
+    target: Target, method: UnconstrainedMethod, climbs: list[Climb], seed: int, diagonal: bool
 ) -> list[Climb]:
     """The starts, those that may be the best with an ELBO that can be believed.
 
@@ -172,13 +172,13 @@ def _believed(
     return climbs
 
 
-def starts_of(target: Target, method: Gaussian, seed: int) -> np.ndarray:
+def starts_of(target: Target, method: UnconstrainedMethod, seed: int) -> np.ndarray:
     """Starting points where log p is finite, one per row."""
     return finite_rows(target, _highest(target, method, abs(seed), centred=True), abs(seed))
 
 
 def _highest(
-    target: Target, method: Gaussian, seed: int | Sequence[int], centred: bool
+    target: Target, method: UnconstrainedMethod, seed: int | Sequence[int], centred: bool
 ) -> np.ndarray:
     """The highest of several points for each start; the first two as they are, where centred."""
     count = CANDIDATES * method.starts
@@ -189,7 +189,7 @@ def _highest(
     return chosen
 
 
-def _given(target: Target, method: Gaussian) -> dict[str, Any] | None:
+def _given(target: Target, method: UnconstrainedMethod) -> dict[str, Any] | None:
     if not isinstance(method.init, Mapping):
         return None
     return given_values(target.coordinates.program(), method)
@@ -244,7 +244,7 @@ def draw_sizes(wanted: int | None, dimension: int) -> list[int]:
     return [least * 4**stage for stage in range(MOST_STAGES)]
 
 
-def affordable_sizes(target: Target, method: Gaussian) -> list[int]:
+def affordable_sizes(target: Target, method: UnconstrainedMethod) -> list[int]:
     """Numbers of draws, stage by stage; fewer where a point is so dear that few steps are left."""
     sizes = draw_sizes(method.draws, target.size)
     least = max(4 * target.size, FEWEST_DRAWS)

@@ -19,9 +19,9 @@ from lowerbound.errors import LowerboundError
 from lowerbound.methods.gaussian.climbs import Solution, Watch
 from lowerbound.methods.gaussian.derivatives import hessian, third
 from lowerbound.methods.gaussian.engines import begin_climbs, restart
+from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.together import Climb
-from lowerbound.methods.gaussian_value import Gaussian
 
 LIMIT = 100  # steps of Newton's method, and of the delta method
 REST = 1e-8  # standard deviations that a last step of Newton's method moves
@@ -56,7 +56,7 @@ class Peak(NamedTuple):
 
 def solve_laplace(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     rank: str | int,
     seed: int,
     watch: Watch,
@@ -68,7 +68,7 @@ def solve_laplace(
 
 def solve_delta(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     rank: str | int,
     seed: int,
     watch: Watch,
@@ -80,7 +80,7 @@ def solve_delta(
 
 def _solve(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     diagonal: bool,
     seed: int,
     watch: Watch,

@@ -15,10 +15,10 @@ from lowerbound.cost import allowance
 from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.methods.gaussian.curvature import second_derivatives
 from lowerbound.methods.gaussian.engines import AGREED, COARSE, LIMIT, SHARE, starts_of
+from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.sparsity import Sparsity, curvature_work, work
 from lowerbound.methods.gaussian.starts import WITHIN, at_fault, improper
 from lowerbound.methods.gaussian.target import Target
-from lowerbound.methods.gaussian_value import Gaussian
 
 STAGES = (32, 128, 512)  # draws, until fresh ones agree
 DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are dear
@@ -70,7 +70,7 @@ class Walk:
 
 def solve_newton(
     target: Target,
-    method: Gaussian,
+    method: UnconstrainedMethod,
     rank: str | int,
     seed: int,
     watch: Watch,
@@ -241,7 +241,7 @@ def _accepted(before: Place, after: Place) -> bool:
     return bool(change.mean() >= -_NOISE * change.std() / len(change) ** 0.5 - slack)
 
 
-def race(surface: Surface, method: Gaussian, seed: int) -> list[Walk]:
+def race(surface: Surface, method: UnconstrainedMethod, seed: int) -> list[Walk]:
     """A few steps from every start, then the best one or two until they come to rest."""
     target, sparsity = surface.target, surface.sparsity
     draws = many_draws(RACE // 2 if surface.dear else RACE, target.size, draw_seed(seed, 99))

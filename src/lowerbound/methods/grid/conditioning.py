@@ -6,31 +6,23 @@ same factors of z exceeds: it is never below mean field's.
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.cost import allowance
-from lowerbound.errors import ArgumentError, ConvergenceWarning
+from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.conditioned import Conditioned
-from lowerbound.methods.grid.conditional import (
-    Solver,
-    conditioned,
-    exact_solver,
-    point_solver,
-    transforms_of,
-)
+from lowerbound.methods.grid.conditional import Solver, transforms_of
 from lowerbound.methods.grid.lattice import APART, UNEVEN, Lattice, filled, lattice_for, refined
 from lowerbound.methods.grid.profile import Profile
 from lowerbound.model import Model
 from lowerbound.model.prior_points import improper_sites
-from lowerbound.run.bar import Bar
+from lowerbound.result.answer import Stop
+from lowerbound.run.walking import Standing
 
 BUDGET = 4000  # nodes
 REFINEMENTS = 6
@@ -39,109 +31,80 @@ ROUNDED = {1: 16, 2: 8, 3: 4}  # what the nodes along an axis are a multiple of
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionedRun:
-    """A finished run: q(theta) q(z | theta), its ELBO, and what happened.
+class Gridded:
+    """Where a grid stands: its nodes, with a solution of the rest at each."""
 
-    `history` has the ELBO after every refinement of the grid, `seconds` the time of each;
-    `weights` are the probabilities of the nodes, of which `nodes` were solved.
-    """
-
-    family: Conditioned
-    parameters: dict[str, Any]
-    elbo: float
-    history: np.ndarray
-    seconds: np.ndarray
-    nodes: int
-    converged: bool
-    stop_reason: str
+    sites: tuple[str, ...]
+    profile: Profile
+    lattice: Lattice
 
     @property
-    def weights(self) -> np.ndarray:
-        """The probability of every node of the grid."""
-        weights: np.ndarray = np.exp(self.parameters["log_weights"])
-        return weights
+    def family(self) -> Conditioned:
+        """The family of q(theta) q(z | theta)."""
+        solver, transforms = self.profile.solver, self.profile.transforms
+        return Conditioned(self.sites, tuple(transforms), solver.family, solver.compiled)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of q in that family."""
+        return _parameters(self.profile, self.lattice)
 
 
-def run_conditioned(
+def refinements(
     model: Model,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
     sites: Sequence[str],
-    inner_factory: Callable[[Model, Sequence[str]], Solver] | None = None,
-    seed: int = 0,
-    progress: bool | None = None,
+    solver: Solver,
     start: Mapping[str, Any] | None = None,
     budget: int = BUDGET,
-) -> ConditionedRun:
-    """Structured VI on a traced model, given `sites`; exact updates of the rest by default.
+) -> Iterator[Standing[Gridded]]:
+    """Grids over `sites`, each finer than the last, until even and odd nodes agree.
 
-    `inner_factory` makes another solver of the conditioned program. `start` are values of the
-    sites near which the posterior is looked for, instead of a scan over many scales.
+    `solver` is that of the rest given the sites. `start` are values of the sites near which the
+    posterior is looked for, instead of a scan over many scales.
     """
-    clock = time.perf_counter()
-    with jax.enable_x64(True):
-        transforms = transforms_of(model, sites)
-        if len(sites) == len(model.latent):
-            solver = point_solver(model)
-        elif inner_factory is None:
-            solver = exact_solver(conditioned(model, sites, args, kwargs), sites, transforms, seed)
-        else:
-            solver = inner_factory(conditioned(model, sites, args, kwargs), sites)
-        profile = Profile(solver, sites, transforms, improper_sites(model.latent))
-        with Bar(progress, budget, "conditioning", "node") as bar:
-            lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
-            history, seconds, seen = [], [], []
-            while True:
-                lattice = filled(profile, lattice, budget)
-                history.append(lattice.log_total(profile))
-                seconds.append(time.perf_counter() - clock)
-                bar.update(len(lattice.known), f"ELBO {history[-1]:.6g}")
-                seen.append(lattice.uneven(profile))
-                smooth = seen[-1].max() < UNEVEN[len(sites)]
-                # Half the spacing takes twice the nodes.
-                room = lattice.complete and 2 * len(lattice.known) <= budget
-                last = not room or len(history) > REFINEMENTS or allowance().over
-                if smooth or last or (_at_an_edge(seen) and lattice.apart(profile) < APART):
-                    break
-                lattice = refined(lattice, int(np.argmax(seen[-1])))
-        solver.finish()
-        family = Conditioned(tuple(sites), transforms, solver.family, solver.compiled)
-        parameters = _parameters(profile, lattice)
-    count, worst, apart = len(lattice.known), float(seen[-1].max()), lattice.apart(profile)
-    converged = lattice.complete and (smooth or apart < APART)
-    if converged and smooth:
-        reason = f"converged: even and odd nodes of {count} agree to {worst:.1e} nats"
-    elif converged:
-        reason = (
-            f"converged: means and sds by even and odd nodes of {count} agree to {apart:.2g} sds "
-            f"(their masses to {worst:.1e} nats)"
+    transforms = transforms_of(model, sites)
+    profile = Profile(solver, sites, transforms, improper_sites(model.latent))
+    lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
+    seen: list[np.ndarray] = []
+    while True:
+        lattice = filled(profile, lattice, budget)
+        elbo = lattice.log_total(profile)
+        seen.append(lattice.uneven(profile))
+        smooth = bool(seen[-1].max() < UNEVEN[len(sites)])
+        # Half the spacing takes twice the nodes.
+        room = lattice.complete and 2 * len(lattice.known) <= budget
+        last = not room or len(seen) > REFINEMENTS or allowance().over
+        here = Gridded(tuple(sites), profile, lattice)
+        if smooth or last or (_at_an_edge(seen) and lattice.apart(profile) < APART):
+            yield Standing(here, elbo, _stop(here, float(seen[-1].max()), smooth, room, budget))
+            return
+        yield Standing(here, elbo)
+        lattice = refined(lattice, int(np.argmax(seen[-1])))
+
+
+def _stop(here: Gridded, worst: float, smooth: bool, room: bool, budget: int) -> Stop:
+    """Why the grid is fine enough, or gets no finer."""
+    lattice, count = here.lattice, len(here.lattice.known)
+    apart = lattice.apart(here.profile)
+    if lattice.complete and smooth:
+        return Stop(True, f"even and odd nodes of {count} agree to {worst:.1e} nats")
+    if lattice.complete and apart < APART:
+        return Stop(
+            True,
+            f"means and sds by even and odd nodes of {count} agree to {apart:.2g} sds (their "
+            f"masses to {worst:.1e} nats)",
         )
-    elif lattice.complete:
-        reason = f"stopped: even and odd nodes of {count} differ by {worst:.1e} nats"
+    reason = f"reached the budget of {budget} nodes"
+    if lattice.complete:
+        reason = f"even and odd nodes of {count} differ by {worst:.1e} nats"
         reason += "" if room else f", and half their spacing exceeds the budget of {budget} nodes"
-    else:
-        reason = f"stopped: reached the budget of {budget} nodes"
-    if not converged and allowance().over:
-        reason = f"stopped: {allowance().reason}, after {count} nodes"
-    if not converged:
-        remedy = (
-            "Means and sds of all sites rest on a grid that is too coarse for the posterior of "
-            f"{', '.join(sites)}. Condition on fewer of them, or give them tighter priors."
-        )
-        if allowance().over:
-            kind = "CAVI" if inner_factory is None else "Gaussian"
-            remedy += " " + allowance().remedy(f"{kind}(condition={tuple(sites)})")
-        warnings.warn(ConvergenceWarning(reason.removeprefix("stopped: "), remedy), stacklevel=3)
-    return ConditionedRun(
-        family,
-        parameters,
-        history[-1],
-        np.asarray(history),
-        np.asarray(seconds),
-        count,
-        converged,
-        reason,
+    remedy = (
+        "Means and sds of all sites rest on a grid that is too coarse for the posterior of "
+        f"{', '.join(here.sites)}. Condition on fewer of them, or give them tighter priors."
     )
+    if allowance().over:
+        reason = f"{allowance().reason}, after {count} nodes"
+        remedy += " " + allowance().remedy(f"Given({here.sites})")
+    return Stop(False, reason, remedy)
 
 
 def _at_an_edge(seen: Sequence[np.ndarray]) -> bool:

@@ -25,8 +25,8 @@ from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
+from lowerbound.methods.gaussian.gaussians import Gaussian
 from lowerbound.methods.gaussian.starts import NoFiniteStartError
-from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.methods.score.finite_program import (
     MOST_COUNTS,
     ScoreProgram,

@@ -8,15 +8,13 @@ from typing import Any
 import jax
 
 from lowerbound.ascent import State
-from lowerbound.em import EM
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.methods.coordinate.cavi import fit_cavi
-from lowerbound.methods.gaussian_value import Gaussian
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.stochastic.minibatch import Before
 from lowerbound.methods.stochastic.opened import open_rows
 from lowerbound.methods.stochastic.svi import run_setting
-from lowerbound.methods.values import CAVI, SVI, as_method
 from lowerbound.result.fitted import Fit
 
 

@@ -1,0 +1,110 @@
+"""Rungs of exact updates: one factor, coordinate ascent, and auxiliary sites that allow it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lowerbound.compute.engine import derived
+from lowerbound.joint import inputs_of
+from lowerbound.joint.multiaffine import Structure
+from lowerbound.joint.terms.impossible import is_impossible
+from lowerbound.ladder.case import Case, Tried, by_quadrature, entry, independent, listed
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.gaussian.gaussians import FULL_BELOW
+from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.model import trace_model
+from lowerbound.rewrite.augment import AugmentationError, augmented, possible
+
+STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
+SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
+
+
+def exact(case: Case) -> Iterator[Tried]:
+    """One factor holds every latent site, with a closed form."""
+    structure = case.structure
+    if structure.residuals:
+        first = structure.residuals[0]
+        yield case.tried("exact", f"{entry(first)} ({first.where})")
+        return
+    curved, alone = by_quadrature(structure), independent(structure)
+    if alone and not curved:
+        yield case.tried("exact", "no term joins two factors, so q is the posterior", CAVI())
+    elif alone:
+        yield case.tried("exact", "the best Gaussian is not the posterior")
+    else:
+        count = len(structure.blocks)
+        yield case.tried("exact", f"{count} factors meet that are independent in q")
+
+
+def coordinates(case: Case) -> Iterator[Tried]:
+    """Every site has a factor: coordinate ascent."""
+    structure, name = case.structure, "coordinate ascent"
+    if structure.residuals:
+        yield case.tried(name, "some terms fit no factor (see exact)")
+        return
+    excluding = exclusions(case)
+    if excluding and 0 < case.size <= FULL_BELOW and case.summable:
+        reason = "exclude values of each other, which independent factors cannot say"
+        yield case.tried(name, f"{listed(excluding)} {reason}")
+        return
+    how = " (some expectations by quadrature)" if by_quadrature(structure) else ""
+    starts = STARTS if several_optima(structure) else 1
+    often = f"; {starts} starts, as the ELBO may have several optima" if starts > 1 else ""
+    reason = f"every site has an optimal factor{how}{often}"
+    yield case.tried(name, reason, CAVI(restarts=starts))
+
+
+def augmented_exactly(case: Case) -> Iterator[Tried]:
+    """Auxiliary sites that make every update exact, where a Gaussian is out of reach."""
+    residuals, name, model = case.structure.residuals, "augmented", case.model
+    if not residuals:
+        return
+    kinds = {site.name: site.distribution for site in model.sites}
+    choices = {
+        r.site: () if r.site in case.discrete else possible(kinds[r.site])[:1] for r in residuals
+    }
+    unknown = [site for site, known in choices.items() if not known]
+    if unknown:
+        yield case.tried(name, f"none is known for '{unknown[0]}', {kinds[unknown[0]]}")
+        return
+    named = {site: known[0] for site, known in choices.items()}
+    if case.size <= FULL_BELOW and (not case.discrete or case.summable):
+        reason = f"a Gaussian of {case.size} numbers is affordable, and loses less"
+        yield case.tried(name, reason)
+        return
+    try:
+        program = augmented(model.function, named)
+        structure = derived(trace_model(program, *case.problem.call)).structure
+    except AugmentationError as error:
+        yield case.tried(name, str(error).split("   (")[0])
+        return
+    if structure.residuals:
+        yield case.tried(name, f"with {named}, terms would still be left over")
+        return
+    yield case.tried(name, f"{named}: every update is exact", Augmented(named, CAVI()))
+
+
+def several_optima(structure: Structure) -> bool:
+    """Whether a small model has discrete factors that meet others: a mixture, in the main."""
+    discrete = [block for block in structure.blocks if block.kind == "categorical"]
+    size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
+    numbers = {block.number for block in discrete}
+    meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
+    return meets and size <= SMALL_MIXTURE
+
+
+def exclusions(case: Case) -> tuple[str, ...]:
+    """The discrete sites of which some values together are impossible, where there are such."""
+    joint, model = case.problem.joint, case.model
+    blocks = {block.number: block for block in joint.blocks if block.kind == "categorical"}
+    meeting = [s for s in joint.structure.summands if len(s.blocks & set(blocks)) > 1]
+    if not meeting:
+        return ()
+    arrays = joint.compress(inputs_of(model))
+    found: set[str] = set()
+    for summand in meeting:
+        low = [is_impossible(arrays[slot].min(initial=0.0)) for slot, _ in summand.constants]
+        if any(low) or is_impossible(summand.coefficient):
+            found |= {site for n in summand.blocks if n in blocks for site in blocks[n].sites}
+    return tuple(name for name in model.latent if name in found)

@@ -1,0 +1,94 @@
+"""The rung of a few scalars on a grid, and given them an exact factor, or a Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowerbound.compute.engine import derived
+from lowerbound.errors import Residual
+from lowerbound.joint.derive import domain_of
+from lowerbound.ladder.case import GRID, Case, Tried, by_quadrature, entry, independent, listed
+from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.grid.conditional import conditioned as program_given
+from lowerbound.methods.grid.given import MOST, Given
+from lowerbound.methods.grid.scalar_sites import (
+    NODES,
+    affordable,
+    is_scalar,
+    scalars_to_condition,
+    scale_setters,
+    size_of,
+    work_of,
+)
+
+MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
+STEPS = 10  # sweeps that a Gaussian by quadrature takes at a node, where an exact one takes one
+
+
+def conditioned(case: Case) -> Iterator[Tried]:
+    """All scalars that set a scale or a shape, those that set a scale, or every site."""
+    if GRID in case.failed:
+        yield case.tried(GRID, f"given up: {case.failed[GRID]}")
+        return
+    model = case.model
+    every = scalars_to_condition(model)
+    setters = [n for n in scale_setters(model) if n in every]
+    scalars = [n for n, site in model.latent.items() if is_scalar(site)]
+    whole = scalars if len(scalars) == len(model.latent) else []
+    sets = dict.fromkeys((tuple(every), tuple(setters), tuple(whole)))
+    tried = [sites for sites in sets if 0 < len(sites) <= MOST]
+    for sites in tried:
+        yield from given(case, sites, last=sites == tuple(setters))
+    if not every and not tried:
+        yield case.tried(GRID, "no scalar site sets the scale or shape of others")
+    elif not tried:
+        yield case.tried(GRID, f"{len(every)} scalars are too many for a grid")
+
+
+def given(case: Case, sites: tuple[str, ...], last: bool) -> Iterator[Tried]:
+    """The method with `sites` on a grid, if it pays."""
+    names, nodes = listed(sites), NODES[len(sites)]
+    rest = [n for n in case.model.latent if n not in sites]
+    work = nodes * work_of(case.model, rest)
+    if work > MOST_WORK:
+        cost = f"a grid over {names} would cost about {work:.0e} operations a sweep"
+        yield case.tried(GRID, cost)
+        return
+    grid = f"{names} on a grid (about {nodes} nodes); given a node,"
+    if not rest:
+        yield case.tried(GRID, f"{grid} nothing is left", Given(sites))
+        return
+    structure = derived(program_given(case.model, sites, *case.problem.call)).structure
+    if structure.residuals:
+        yield from gaussian_given(case, sites, structure.residuals[0], last)
+    elif by_quadrature(structure) and STEPS * work > MOST_WORK:
+        cost = f"a grid over {names} would cost about {STEPS * work:.0e} operations"
+        yield case.tried(GRID, cost)
+    elif independent(structure):
+        what = "a Gaussian by quadrature" if by_quadrature(structure) else "exact factors"
+        yield case.tried(GRID, f"{grid} {what}", Given(sites))
+    elif case.structure.residuals and not without_density(case):
+        count = len(structure.blocks)
+        yield case.tried(GRID, f"{grid} {count} factors by coordinate ascent", Given(sites))
+    else:
+        count = len(structure.blocks)
+        yield case.tried(GRID, f"given {names}, the rest would still be {count} factors that meet")
+
+
+def gaussian_given(
+    case: Case, sites: tuple[str, ...], residual: Residual, last: bool
+) -> Iterator[Tried]:
+    """A Gaussian given scalars that set the scale of other latent sites."""
+    names = listed(sites)
+    if not last or without_density(case) or not affordable(case.model, sites):
+        yield case.tried(GRID, f"given {names}, still {entry(residual)}")
+        return
+    size = size_of(case.model, sites)
+    reason = f"{names} on a grid, because the scale of other sites hangs on it; given a node, a "
+    yield case.tried(GRID, f"{reason}Gaussian of {size} numbers", Given(sites, Gaussian()))
+
+
+def without_density(case: Case) -> bool:
+    """Whether some latent site is discrete, or a count."""
+    sites = case.model.latent.values()
+    return any(s.support_values is not None or domain_of(s) == "count" for s in sites)

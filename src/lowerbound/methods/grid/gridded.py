@@ -1,0 +1,166 @@
+"""A grid over scalars with the rest given them, planned for a problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.ascent import State
+from lowerbound.compute.engine import derived
+from lowerbound.compute.threads import one_thread
+from lowerbound.errors import LowerboundError
+from lowerbound.methods.coordinate.begin import given_values
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.gaussian.engines import begin_climbs
+from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.target import target_for
+from lowerbound.methods.grid.conditional import (
+    Solver,
+    conditioned,
+    exact_solver,
+    point_solver,
+    transforms_of,
+)
+from lowerbound.methods.grid.conditioning import Gridded, refinements
+from lowerbound.methods.grid.gaussian_inner import gaussian_solver
+from lowerbound.methods.grid.lattice import LostPosteriorError
+from lowerbound.methods.rewriting.summed_out import summed_out
+from lowerbound.model import Model
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.plan import Plan, make_plan, plan_of_gaussian, plan_on_grid
+from lowerbound.result.posterior import History, Restart
+from lowerbound.rewrite.summing.enumerated import discrete_sites
+from lowerbound.run.check_input import check_observed_variance
+from lowerbound.run.method import Method
+from lowerbound.run.planned import Planned, Trace
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, Walking
+
+
+def planned_grid(problem: Problem, sites: tuple[str, ...], method: Method) -> Planned[Any]:
+    """A grid over `sites`; discrete sites are summed out before Gaussians."""
+    from lowerbound.methods.grid.given import Given
+
+    model = problem.model
+    transforms_of(model, sites)
+    check_observed_variance(model)
+    given_values(model, method)
+    if isinstance(method, Gaussian):
+        if discrete_sites(model):
+            return summed_out(problem, Given(sites, method))
+        return GaussianGrids(problem, sites, method)
+    assert isinstance(method, CAVI)
+    return ExactGrids(problem, sites, method)
+
+
+class Grids(Walking[Gridded]):
+    """Refinements of a grid."""
+
+    unit, total = "round", 7
+
+    problem: Problem
+    sites: tuple[str, ...]
+    method: Any
+
+    def answer(self, place: Gridded, trace: Trace, stop: Stop) -> Answer:
+        """The mixture over the nodes."""
+        place.profile.solver.finish()
+        state = State(place.parameters(), ())  # type: ignore[arg-type]
+        elbo = float(trace.values[-1])
+        history = History(trace.values, trace.seconds, step="round")
+        restarts = (Restart(elbo, len(trace.values), str(stop)),)
+        return Answer(place.family, state, elbo, history, restarts)
+
+    @cached_property
+    def given(self) -> Model:
+        """The program with the sites observed."""
+        return conditioned(self.problem.model, self.sites, *self.problem.call)
+
+
+class ExactGrids(Grids):
+    """Coordinate ascent at every node; log p itself where no site is left."""
+
+    def __init__(self, problem: Problem, sites: tuple[str, ...], method: CAVI) -> None:
+        self.problem, self.sites, self.method = problem, sites, method
+        rest = None
+        if len(sites) < len(problem.model.latent):
+            with jax.enable_x64(True):
+                rest = make_plan(self.given, derived(self.given))
+        self.plan = plan_on_grid(problem.model, rest, sites)
+
+    def solver(self) -> Solver:
+        """What solves the rest."""
+        model, sites = self.problem.model, self.sites
+        if len(sites) == len(model.latent):
+            return point_solver(model)
+        return exact_solver(self.given, sites, transforms_of(model, sites), self.problem.seed)
+
+    def walk(self) -> Iterator[Standing[Gridded]]:
+        """From where the method says, or a scan; from a mode where that finds nothing."""
+        model, init = self.problem.model, self.method.init
+        given = init if isinstance(init, Mapping) else {}
+        start = dict(given) if set(self.sites) <= set(given) else None
+        try:
+            yield from refinements(model, self.sites, self.solver(), start)
+        except LostPosteriorError:
+            # Scans along one scalar at a time miss a ridge across them; gradients do not.
+            mode = None if start else _mode(model, self.sites, self.problem.seed)
+            if mode is None:
+                raise
+            yield from refinements(model, self.sites, self.solver(), mode)
+
+
+class GaussianGrids(Grids):
+    """A Gaussian of the rest at every node, all from one start."""
+
+    def __init__(self, problem: Problem, sites: tuple[str, ...], method: Gaussian) -> None:
+        self.problem, self.sites, self.method = problem, sites, method
+        self.plan = self._plan()
+
+    def walk(self) -> Iterator[Standing[Gridded]]:
+        """From a mode of all sites together."""
+        model, method = self.problem.model, self.method
+        target = target_for(model)
+        target.prepare()
+        climbs = begin_climbs(target, method, self.problem.seed, False, again=False)
+        loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+        coordinates = target.coordinates
+        values = coordinates.constrain(jnp.asarray(loc), target.data)
+        rest = [n for n in coordinates.shapes if n not in self.sites]
+        start = np.concatenate([loc[coordinates.part(name)] for name in rest])
+        centre = np.concatenate([loc[coordinates.part(name)] for name in self.sites])
+        solver = gaussian_solver(self.given, self.sites, method.draws, start, centre)
+        first = {name: np.asarray(values[name]) for name in self.sites}
+        yield from refinements(model, self.sites, solver, first)
+
+    def _plan(self) -> Plan:
+        model = self.problem.model
+        rest = [n for n in model.latent if n not in self.sites]
+        size = sum(math.prod(model.latent[n].shape) for n in rest)
+        whole = plan_of_gaussian(model, f"Gaussian (full, d = {size})", ())
+        given = replace(whole, rows=tuple(row for row in whole.rows if row.site in rest))
+        plan = plan_on_grid(model, given, self.sites)
+        residuals = self.problem.joint.structure.residuals
+        return replace(plan, method=f"Gaussian given {', '.join(self.sites)}", residuals=residuals)
+
+
+def _mode(model: Model, sites: tuple[str, ...], seed: int) -> dict[str, Any] | None:
+    """The values of some sites near a mode of all of them, by gradients; None if none is found."""
+    if discrete_sites(model):
+        return None
+    try:
+        with np.errstate(all="ignore"), one_thread():
+            target = target_for(model)
+            climbs = begin_climbs(target, Gaussian(), seed, False, again=False)
+            loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+            values = target.coordinates.constrain(jnp.asarray(loc), target.data)
+    except LowerboundError:
+        return None
+    return {site: np.asarray(values[site]) for site in sites}

@@ -1,1 +1,0 @@
-"""Parameters that are networks: maximised by gradients on batches, a Gaussian q for every row."""

@@ -1,0 +1,64 @@
+"""Finite discrete sites summed out, exactly, before a method that takes continuous ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from lowerbound.family.densities.summed import Summed
+from lowerbound.methods.rewriting.carried import Carried
+from lowerbound.result.answer import Answer
+from lowerbound.result.plan import Plan, Row
+from lowerbound.rewrite.summing.enumerated import enumerated
+from lowerbound.rewrite.summing.summation import Summation
+from lowerbound.run.method import Method
+from lowerbound.run.planned import Planned
+from lowerbound.run.problem import Problem
+
+
+def summed_out(problem: Problem, method: Method) -> Planned[Any]:
+    """Fit q(theta) to the program with z summed out by a method; then z given theta is exact.
+
+    Raises UnsupportedModelError where z cannot be summed out.
+    """
+    with jax.enable_x64(True):
+        summation = enumerated(problem.model)
+    inner = method.plan(problem.of(summation.function, *summation.call))
+
+    def back(answer: Answer) -> Answer:
+        compiled = getattr(answer.family, "compiled", {})
+        return replace(answer, family=Summed(answer.family, summation, compiled))
+
+    return Carried(problem, inner, plan_summed(problem, summation, inner.plan), back)
+
+
+def plan_summed(problem: Problem, summation: Summation, given: Plan) -> Plan:
+    """The plan of a program; `given` is that of the program with z summed out."""
+    model = summation.model
+    inside = {row.site: row for row in given.rows}
+    groups = {site.name: group for group in summation.groups for site in group.sites}
+    rows = []
+    for name, site in model.latent.items():
+        scope = "local" if name in model.local else "global"
+        if name in inside:
+            rows.append(replace(inside[name], scope=scope))
+            continue
+        block = "+".join(site.name for site in groups[name].sites)
+        rows.append(
+            Row(name, site.shape, scope, "Categorical, given the rest", "exact (summed out)",
+                block, f"1[{name} = k]", site.where)
+        )  # fmt: skip
+    plate = model.data_plate
+    names = ", ".join(f"'{name}'" for name in summation.names)
+    states = ", ".join(dict.fromkeys(group.text for group in summation.groups))
+    return replace(
+        given,
+        model=getattr(model.function, "__name__", type(model.function).__name__),
+        rows=tuple(rows),
+        observed=tuple(model.observed),
+        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        residuals=problem.joint.structure.residuals,
+        notes=(*given.notes, f"{names} summed out of log p, {states}."),
+    )

@@ -1,1 +1,0 @@
-"""From a method to what runs it: programs that are rewritten first, sites summed out first."""

@@ -1,0 +1,48 @@
+"""What a method answers: q, its bound, and why the run stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowerbound.ascent import State
+from lowerbound.family.variational import Variational
+from lowerbound.result.posterior import History, Restart
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run is over. `remedy` is what to do about it, where the answer may suffer."""
+
+    converged: bool
+    text: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{'converged' if self.converged else 'stopped'}: {self.text}"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Q with its bound, whatever the method.
+
+    error: the standard error of `elbo`; 0 where it is exact. terms: the bound by site, where the
+    run has found it. parameters: those of `numpyro.param`, maximised. notes: what the run has
+    found that no plan could know. rows: the arguments of some rows, where the factors are the
+    global ones alone.
+    """
+
+    family: Variational
+    state: State
+    elbo: float
+    history: History
+    restarts: tuple[Restart, ...]
+    precision: str = "float64"
+    error: float = 0.0
+    terms: dict[str, float] | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    augment: dict[str, str] | None = None  # the sites that were augmented, and how
+    rows: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    plate: str | None = None  # that of the rows
+    blocks: Any = None  # the partition of q, where one was asked for

@@ -1,0 +1,118 @@
+"""The loop that carries out every plan: bar, clock, history, checkpoints, interruption, warning."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowerbound.compiled import partial_results_are_asked_for
+from lowerbound.compute.threads import one_thread
+from lowerbound.compute.versions import versions
+from lowerbound.errors import ConvergenceWarning
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.fitted import Fit
+from lowerbound.run.bar import Bar
+from lowerbound.run.method import Method
+from lowerbound.run.planned import Planned, Trace
+from lowerbound.run.resume import of_program
+from lowerbound.store.checkpoint import Keeper
+
+BRISK = 0.25  # seconds: steps that take less become longer, so that the bar moves but not more
+
+
+def carry_out(
+    planned: Planned[Any],
+    method: Method,
+    progress: bool | None = None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Run a plan from its start, or as it was `resumed`, until it has a reason to stop."""
+    if planned.refusal is not None:
+        raise planned.refusal
+    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
+        if keep is not None:
+            keep = of_program(keep, planned.program)
+        trace, stop, done = Trace(), None, 0
+        if resumed is None:
+            state = planned.init()
+        else:
+            state, done = planned.restored(resumed["state"]), resumed["done"]
+            trace = Trace(resumed["values"], resumed["seconds"])
+            stop = None if resumed["stop"] is None else Stop(**resumed["stop"])
+        began = time.perf_counter() - (trace.seconds[-1] if len(trace.seconds) else 0.0)
+        pace, longest = planned.pace
+        show = False if planned.quiet else progress
+        with Bar(show, planned.total, planned.title, planned.unit) as bar:
+            bar.update(done, "")
+            try:
+                while stop is None:
+                    due = done + pace if keep is None else min(done + pace, keep.next(done))
+                    before = time.perf_counter() - began
+                    state, info = planned.step(state, due)
+                    now = time.perf_counter() - began
+                    trace = trace.with_values(info.values, before, now)
+                    done, stop = info.done, info.stop
+                    bar.update(done, info.text)
+                    if keep is not None and (stop is not None or done == keep.next(done - 1)):
+                        keep.write(done, _document(planned, state, done, trace, stop))
+                    # Processes, whose clocks differ, must take the same steps.
+                    if planned.lockstep or now - before < BRISK:
+                        pace = min(2 * pace, longest)
+            except KeyboardInterrupt:
+                if not done or not partial_results_are_asked_for():
+                    raise
+                stop = Stop(False, f"interrupted after {planned.unit} {done}")
+        answer = planned.finish(state, trace, stop)
+    if not stop.converged and stop.remedy:
+        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=4)
+    return _fitted(planned, method, answer, stop)
+
+
+def _fitted(planned: Planned[Any], method: Method, answer: Answer, stop: Stop) -> Fit:
+    """The record of a finished run."""
+    problem = planned.problem
+    args, kwargs = problem.call if answer.rows is None else answer.rows
+    return Fit(
+        elbo=answer.elbo,
+        elbo_error=answer.error,
+        history=answer.history,
+        restarts=answer.restarts,
+        converged=stop.converged,
+        stop_reason=str(stop),
+        plan=planned.plan,
+        notes=answer.notes,
+        method=repr(method),
+        seed=problem.seed,
+        versions=versions(),
+        precision=answer.precision,
+        state=answer.state,
+        family=answer.family,
+        function=problem.function,
+        args=args,
+        kwargs=dict(kwargs),
+        sites=planned.records,
+        blocks=answer.blocks,
+        whole=answer.rows is None,
+        terms=answer.terms,
+        plate=answer.plate,
+        parameters=answer.parameters,
+        augment=answer.augment,
+    )
+
+
+def _document(
+    planned: Planned[Any], state: Any, done: int, trace: Trace, stop: Stop | None
+) -> dict[str, Any]:
+    return {
+        "state": planned.document(state),
+        "done": done,
+        "values": np.asarray(trace.values),
+        "seconds": np.asarray(trace.seconds),
+        "stop": None if stop is None else dict(vars(stop)),
+    }

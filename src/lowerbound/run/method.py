@@ -1,0 +1,102 @@
+"""Methods are values: settings that are checked, printed and compared, and a plan for a problem."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lowerbound.bound.divergence import KL, Divergence
+from lowerbound.errors import ArgumentError
+from lowerbound.run.planned import Planned
+from lowerbound.run.problem import Problem
+
+Rule = tuple[str, bool, str]  # a setting, whether it is valid, and what is expected
+CHECKPOINTS, DEVICES, STREAMS, SINGLE = "checkpoints", "devices", "streams", "float32"
+
+
+class Method(ABC):
+    """A way to fit. Subclasses are frozen dataclasses of at most seven settings.
+
+    can: what the method has beyond the ordinary: "checkpoints", many "devices", data that are
+    "streams", "float32". Asking for what it has not is an error before any work.
+    """
+
+    can: ClassVar[frozenset[str]] = frozenset()
+    limited: ClassVar[bool] = False  # whether the ladder bounds its time: it ends nowhere by itself
+    divergence: ClassVar[Divergence] = KL()
+
+    @abstractmethod
+    def plan(self, problem: Problem) -> Planned[Any]:
+        """The plan for a problem; raises what is wrong with the call, and fits nothing."""
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return type(self).__name__
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What it can do; of a method around another one, what that can."""
+        return self.can
+
+    def check(self, *rules: Rule) -> None:
+        """Raise for the first setting that is not valid."""
+        for name, valid, expected in rules:
+            if not valid:
+                raise ArgumentError(
+                    f"{self.name} got {name}={getattr(self, name)!r}.\nExpected {expected}."
+                )
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        """The method with the settings that are not the default ones, data in short."""
+        changed = [
+            f"{f.name}={_short(f.name, value)}"
+            for f in fields(self)  # type: ignore[arg-type]
+            if not _same(value := getattr(self, f.name), f.default)
+        ]
+        return f"{self.name}({', '.join(changed)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _same(self.settings(), other.settings())  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.settings()))
+
+
+def is_count(value: Any) -> bool:
+    """Whether a setting is an integer of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def is_size(value: Any) -> bool:
+    """Whether a setting is a number of at least 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+COUNT = "an integer of at least 1"
+
+
+def _short(name: str, value: Any) -> str:
+    if name == "init" and isinstance(value, Mapping):
+        return f"<values of {', '.join(value)}>"
+    if name == "monitor" and not isinstance(value, int | str | None):
+        return "<held-out data>"
+    return repr(value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if hasattr(one, "shape") or hasattr(other, "shape"):
+        return np.shape(one) == np.shape(other) and bool(np.array_equal(one, other))
+    return type(one) is type(other) and bool(one == other)

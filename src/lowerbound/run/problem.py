@@ -1,0 +1,81 @@
+"""A problem: a program with its data, a seed, and where and in which precision to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from lowerbound.compute.computing import Computing
+from lowerbound.compute.engine import derived
+from lowerbound.errors import ParameterSiteError
+from lowerbound.joint import Joint
+from lowerbound.model import Model, trace_model
+from lowerbound.model.leaves import Column, is_leaf
+from lowerbound.rewrite.parameters import Parameters, find_parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a method is given: everything that it may depend on besides its own settings.
+
+    The program is traced once, when `model` is first asked for; methods and rungs share it.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    computing: Computing = field(default_factory=Computing)
+
+    @cached_property
+    def model(self) -> Model:
+        """The program as it was traced; raises ParameterSiteError where it has parameters."""
+        with jax.enable_x64(True):
+            return trace_model(self.function, self.args, self.kwargs)
+
+    @property
+    def joint(self) -> Joint:
+        """What is derived of the model, its sites grouped by structure."""
+        return self.derived(None)
+
+    def derived(self, blocks: Sequence[Sequence[str]] | None) -> Joint:
+        """What is derived of the model with these blocks."""
+        with jax.enable_x64(True):
+            return derived(self.model, blocks)
+
+    @cached_property
+    def has_parameters(self) -> bool:
+        """Whether the program has sites of `numpyro.param`."""
+        if self.streams:
+            return False
+        try:
+            _ = self.model
+        except ParameterSiteError:
+            return True
+        return False
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters of the program, at their starting values."""
+        with jax.enable_x64(True):
+            return find_parameters(self.function, self.args, self.kwargs, self.seed)
+
+    @property
+    def streams(self) -> bool:
+        """Whether some argument is a column of a stream."""
+        leaves = jax.tree.leaves((self.args, dict(self.kwargs)), is_leaf=is_leaf)
+        return any(isinstance(leaf, Column) for leaf in leaves)
+
+    @property
+    def call(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The arguments."""
+        return self.args, self.kwargs
+
+    def of(self, function: Callable[..., Any], *call: Any) -> Problem:
+        """The same problem for another program; `call` are its arguments where they differ."""
+        args, kwargs = call if call else self.call
+        return replace(self, function=function, args=args, kwargs=kwargs)
