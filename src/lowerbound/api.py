@@ -57,7 +57,8 @@ def fit(
         problem = Problem(model, args, kwargs, seed, current())
         found = chosen(problem, method)
         check_abilities(found.method, problem, checkpoint is not None)
-        keep = start_keeping(as_checkpoint(checkpoint), problem, found.method)
+        kept = as_checkpoint(checkpoint)
+        keep = start_keeping(kept, problem, found.method, tuple(map(str, found.rungs)))
         fitted = _climbed(found, method, progress, keep)
     return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
 
@@ -120,7 +121,8 @@ def resume(
     with heard():
         run = interrupted(directory, Problem(model, args, kwargs), (*METHODS, *AROUND))
         planned = run.method.plan(run.problem)
-        return carry_out(planned, run.method, progress, run.keep, run.progress)
+        fitted = carry_out(planned, run.method, progress, run.keep, run.progress)
+        return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
 
 
 def check_reserved(model: Callable[..., Any]) -> None:

@@ -60,12 +60,12 @@ class Method(ABC):
         changed = [
             f"{f.name}={_short(f.name, value)}"
             for f in fields(self)  # type: ignore[arg-type]
-            if not _same(value := getattr(self, f.name), f.default)
+            if not is_same(value := getattr(self, f.name), f.default)
         ]
         return f"{self.name}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _same(self.settings(), other.settings())  # type: ignore[attr-defined]
+        return type(self) is type(other) and is_same(self.settings(), other.settings())
 
     def __hash__(self) -> int:
         return hash((type(self), *self.settings()))
@@ -92,11 +92,12 @@ def _short(name: str, value: Any) -> str:
     return repr(value)
 
 
-def _same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two settings are equal, arrays included."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+        return one.keys() == other.keys() and all(is_same(one[k], other[k]) for k in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     if hasattr(one, "shape") or hasattr(other, "shape"):
         return np.shape(one) == np.shape(other) and bool(np.array_equal(one, other))
     return type(one) is type(other) and bool(one == other)

@@ -50,6 +50,7 @@ class Interrupted:
     method: Method
     keep: Keeper
     progress: dict[str, Any]
+    ladder: tuple[str, ...]  # how the method was chosen
 
 
 # --------------------------------------------------------------------------------------------------
@@ -78,8 +79,10 @@ def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
         )
 
 
-def start_keeping(checkpoint: Checkpoint | None, problem: Problem, method: Method) -> Keeper | None:
-    """What writes the checkpoints of a new run; its folder is ready."""
+def start_keeping(
+    checkpoint: Checkpoint | None, problem: Problem, method: Method, ladder: Sequence[str] = ()
+) -> Keeper | None:
+    """What writes the checkpoints of a new run; its folder is ready. `ladder` is the plan's."""
     if checkpoint is None:
         return None
     computing = problem.computing
@@ -88,6 +91,7 @@ def start_keeping(checkpoint: Checkpoint | None, problem: Problem, method: Metho
         "seed": problem.seed,
         "precision": computing.precision,
         "devices": _devices_record(computing.devices),
+        "ladder": list(ladder),
         "every": checkpoint.every,
         "model": model_record(problem.function),
         "data": fingerprint(problem.function, *problem.call),
@@ -145,12 +149,13 @@ def interrupted(
         keep = Keeper(Checkpoint(directory, run["every"]), process, processes, run)
         computing = Computing(run["precision"], run["devices"])
         begun = replace(problem, seed=run["seed"], computing=computing)
+        ladder = tuple(run["ladder"])
     except StorageError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise KIND.damaged(directory, f"its record does not fit together ({error})") from error
     keep.prepare(resumed=True)
-    return Interrupted(begun, method, keep, document["progress"])
+    return Interrupted(begun, method, keep, document["progress"], ladder)
 
 
 def _newest(directory: str | os.PathLike[str], process: int, processes: int) -> int:

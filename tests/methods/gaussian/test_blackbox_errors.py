@@ -9,8 +9,8 @@ from numpyro.distributions import constraints
 
 from lowerbound.errors import ArgumentError, ConvergenceWarning, UnsupportedModelError
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.starts import ImproperPosteriorError, NoFiniteStartError
 from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.starts import ImproperPosteriorError, NoFiniteStartError
 from lowerbound.model import trace_model
 
 

@@ -28,9 +28,9 @@ from lowerbound.errors import (
 )
 from lowerbound.methods.coordinate.begin import assignments, check_components, given_values
 from lowerbound.methods.coordinate.loop import Outcome, rounding
+from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
 from lowerbound.methods.coordinate.progress import CHUNK, CONVERGED, FELL, NOT_FINITE, RUNNING, host
 from lowerbound.methods.coordinate.start import Chance, chances, start
-from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model
 from lowerbound.rewrite.parameters import FURTHEST

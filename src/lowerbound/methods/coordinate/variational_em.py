@@ -19,10 +19,10 @@ from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import inputs_of
+from lowerbound.methods.coordinate.alternate import alternate, starts
 from lowerbound.methods.coordinate.begin import check_partition
 from lowerbound.methods.coordinate.cavi import check_outcome
 from lowerbound.methods.coordinate.loop import Outcome
-from lowerbound.methods.coordinate.alternate import alternate, starts
 from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model, trace_model

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.gaussians import Gaussian
-from lowerbound.run.method import Method
+from lowerbound.run.method import Method, is_same
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 
 MOST = 3
+HEEDED = ("init", "draws", "starts")  # settings of the method within that a grid takes over
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,9 +49,9 @@ class Given(Method):
                 "lb.CAVI(...) or lb.Gaussian(...), which solve the rest at every node",
             ),
         )
-        for name in ("restarts", "tolerance", "max_sweeps", "blocks", "monitor", "rank"):
-            value = self.method.settings().get(name)
-            if name in self.method.settings() and value != getattr(type(self.method)(), name):
+        plain = type(self.method)().settings()
+        for name, value in self.method.settings().items():
+            if name not in HEEDED and not is_same(value, plain[name]):
                 raise ArgumentError(
                     f"Given got a method with {name}={value!r}.\nExpected none: a grid solves "
                     "every node from the one beside it, to its own tolerance."

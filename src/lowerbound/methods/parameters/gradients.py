@@ -21,10 +21,10 @@ from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
+from lowerbound.methods.coordinate.variational_em import notes_of, parametrised_model
 from lowerbound.methods.gaussian.summed_out import plan_summed
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.parameters.gradient_loop import MOST_STEPS, EMRun, run_gradients
-from lowerbound.methods.coordinate.variational_em import notes_of, parametrised_model
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import Plan, plan_of_gaussian
