@@ -19,7 +19,9 @@ from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.em import EM
 from lowerbound.errors import (
     LadderWarning,
+    LostPosteriorError,
     LowerboundError,
+    NoFiniteStartError,
     NotConjugateError,
     ParameterSiteError,
     ReservedNameError,
@@ -28,9 +30,7 @@ from lowerbound.errors import (
 from lowerbound.ladder.costs import work_of
 from lowerbound.ladder.rungs import GRID, Route, chosen_route
 from lowerbound.methods.coordinate.cavi import fit_cavi
-from lowerbound.methods.gaussian.starts import NoFiniteStartError
 from lowerbound.methods.gaussian_value import Gaussian
-from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.methods.grid.structured import fit_conditioned
 from lowerbound.methods.networks.gradients import fit_gradients
 from lowerbound.methods.routes.estimated import fit_gaussian

@@ -21,6 +21,7 @@ import jax
 from lowerbound.compute.engine import derived
 from lowerbound.em import EM
 from lowerbound.errors import (
+    AugmentationError,
     NotConjugateError,
     ParameterSiteError,
     Residual,
@@ -49,7 +50,7 @@ from lowerbound.methods.partial.given_sites import wide_enough
 from lowerbound.methods.score.finite_fit import check_score
 from lowerbound.methods.values import CAVI, SVI, as_method, has_columns, is_auto
 from lowerbound.model import Model, trace_model
-from lowerbound.rewrite.augment import AugmentationError, augmented, possible
+from lowerbound.rewrite.augment import augmented, possible
 from lowerbound.rewrite.parameters import find_parameters
 from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 

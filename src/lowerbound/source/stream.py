@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowerbound.errors import StreamError
 from lowerbound.model.leaves import Column, column_names, is_frame, is_table
 from lowerbound.source.arrays import Rows, column_rows
 from lowerbound.source.iterable import open_iterable
 from lowerbound.source.parquet import open_parquet
-from lowerbound.source.source_errors import StreamError
 
 __all__ = ["Column", "stream"]
 

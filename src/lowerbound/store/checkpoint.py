@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lowerbound.errors import ArgumentError
-from lowerbound.store.archive import Kind, StorageError, read_archive, write_archive
+from lowerbound.errors import ArgumentError, StorageError
+from lowerbound.store.archive import Kind, read_archive, write_archive
 
 KIND = Kind("checkpoint", 1, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
 KEPT = 2  # a process may be one checkpoint ahead of another, never two

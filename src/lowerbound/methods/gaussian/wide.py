@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import NoStructureError
 from lowerbound.methods.gaussian.engines import starts_of
 from lowerbound.methods.gaussian.sparsity import Sparsity, affordable, dense, pays, sparsity_of
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian_value import FULL_BY_NEWTON, Gaussian
 
 PROBES = 2  # points at which the sparsity of the second derivatives is looked at
-
-
-class NoStructureError(ArgumentError):
-    """A structured covariance was asked for where all entries meet."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f'Gaussian got rank="structured" for a posterior of {size} dimensions in which no '
-            "order of the unconstrained entries makes the second derivatives of log p banded with "
-            "a border.\n"
-            "Expected units that are independent given the other sites, or a Markov chain. Use "
-            'rank="full", or a number of columns such as rank=20.'
-        )
 
 
 @dataclass(frozen=True, eq=False)

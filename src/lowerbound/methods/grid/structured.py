@@ -12,13 +12,12 @@ from lowerbound.ascent import State
 from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
-from lowerbound.errors import ArgumentError, LowerboundError
+from lowerbound.errors import ArgumentError, LostPosteriorError, LowerboundError
 from lowerbound.methods.gaussian.engines import begin_climbs
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.conditioning import ConditionedRun, run_conditioned
-from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.methods.values import CAVI
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit, site_records
