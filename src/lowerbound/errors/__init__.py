@@ -20,6 +20,15 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 
 `wording` says how names, counts and places are written. Nothing here imports the rest of the
 library.
+
+`coin` is the program in the example of `lb.fit`.
+
+>>> try:
+...     lb.fit(coin, np.array([1, 0, 2]))
+... except lb.errors.SupportError as error:
+...     print(error)
+Site 'y' (argument 'y') observes impossible values: y[2] = 2, 1 such entry   (...).
+Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask these entries, ...
 """
 
 from lowerbound.errors.breakdown import (

@@ -116,6 +116,12 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
     The file holds the posterior but not the data. `args` and `kwargs` are the data and settings
     that the fit was made with: give them to use what needs the old rows (deterministic sites,
     replicated data); without them everything else works, on new data too.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> lb.fit(coin, y).save("coin.lb")
+    >>> float(lb.load("coin.lb", coin).mean("p").round(3))
+    0.667
     """
     document = read_archive(path, KIND)
     try:

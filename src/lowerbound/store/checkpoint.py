@@ -20,7 +20,15 @@ _NAME = re.compile(r"step-(\d{10})\.process-(\d{1,6})-of-(\d{1,6})\.lb")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where to keep the state of a run, and how often: `every` steps of SVI or sweeps of CAVI."""
+    """Where to keep the state of a run, and how often: `every` steps of SVI or sweeps of CAVI.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> kept = lb.Checkpoint("run", every=10)
+    >>> whole = lb.fit(coin, y, method=lb.CAVI(), checkpoint=kept)
+    >>> lb.resume("run", coin, y).elbo == whole.elbo
+    True
+    """
 
     directory: str | os.PathLike[str]
     every: int = 100
