@@ -54,11 +54,18 @@ class Row:
         return FOLDER / f"python{self.python}-jax{self.jax}-numpyro{self.numpyro}"
 
 
-ROWS = (
+# Every Python with every JAX that it can have: JAX 0.11 wants Python 3.12.
+COMBINATIONS = (
     Row("3.11", "0.10", "0.21"),
+    Row("3.12", "0.10", "0.21"),
     Row("3.12", "0.11", "0.22"),
+    Row("3.12", "0.12", "0.22"),
+    Row("3.13", "0.10", "0.22"),
+    Row("3.13", "0.11", "0.22"),
     Row("3.13", "0.12", "0.22"),
 )
+# Those that are tried unless a JAX is asked for: each version occurs.
+ROWS = (COMBINATIONS[0], COMBINATIONS[2], COMBINATIONS[6])
 
 
 @dataclass(frozen=True)
@@ -149,14 +156,25 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def chosen(pythons: list[str] | None, jaxes: list[str] | None) -> list[Row]:
+    """The rows of some Pythons, and, where a JAX is asked for, any combination that has it."""
+    rows = COMBINATIONS if jaxes else ROWS
+    return [
+        row
+        for row in rows
+        if (not pythons or row.python in pythons) and (not jaxes or row.jax in jaxes)
+    ]
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run all rows, or those of the named Pythons; 0 where at least one ran and none failed."""
+    """Run all rows, or those of the named versions; 0 where at least one ran and none failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
-    known = [row.python for row in ROWS]
-    parser.add_argument("--python", action="append", choices=known, help="only this one; repeat it")
+    for name in ("python", "jax"):
+        known = sorted({getattr(row, name) for row in COMBINATIONS})
+        parser.add_argument(f"--{name}", action="append", choices=known, help="only this one")
     parser.add_argument("tests", nargs="*", default=FAST, help="instead of the fast part")
     asked = parser.parse_args(arguments)
-    outcomes = [run(r, list(asked.tests)) for r in ROWS if r.python in (asked.python or known)]
+    outcomes = [run(row, list(asked.tests)) for row in chosen(asked.python, asked.jax)]
     print(table(outcomes))
     return int(any(o.failed for o in outcomes) or not any(o.minutes for o in outcomes))
 

@@ -33,11 +33,23 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     for number, text in enumerate(code):
         exec(compile(text, f"{page}, block {number}", "exec"), names)
     matplotlib.pyplot.close("all")
-    assert len(code) > 10
+    assert len(code) > 9
     printed = capsys.readouterr().out.splitlines()
     (said,) = [text for language, text in blocks if language == ""]
     assert [line for line in said.splitlines() if line not in printed] == []
     return names
+
+
+def test_the_code_of_the_first_page_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("index.md", capsys)
+    # Standard errors of the means are below 0.11: off by six of them at most.
+    for name in ("groups", "in_memory", "from_file", "today"):
+        found = names[name].mean("mu")
+        np.testing.assert_allclose(found[np.argsort(found[:, 0])], names["centres"], atol=0.6)
+    assert names["resumed"].elbo == names["from_file"].elbo
+    fit = names["fit"]
+    assert (np.abs(fit.mean("beta") - [2.0, 0.0, -1.0]) < 4 * fit.sd("beta")).all()
 
 
 def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):

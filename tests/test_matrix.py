@@ -34,6 +34,14 @@ def test_every_python_of_the_classifiers_has_a_row() -> None:
     assert PROJECT["requires-python"] == f">=3.{oldest}"
 
 
+def test_a_jax_that_is_asked_for_gives_other_combinations() -> None:
+    assert matrix.chosen(None, None) == list(matrix.ROWS)
+    assert matrix.chosen(["3.13"], None) == [matrix.ROWS[-1]]
+    assert matrix.chosen(["3.13"], ["0.11"]) == [matrix.Row("3.13", "0.11", "0.22")]
+    assert {row.python for row in matrix.chosen(None, ["0.10"])} == {"3.11", "3.12", "3.13"}
+    assert matrix.chosen(["3.11"], ["0.12"]) == []  # which main reports as nothing that ran
+
+
 def test_the_fast_part_is_there() -> None:
     assert [path for path in matrix.FAST if not (matrix.ROOT / path).exists()] == []
 

@@ -17,14 +17,14 @@ from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.errors import (
     LadderWarning,
+    LostPosteriorError,
     LowerboundError,
+    NoFiniteStartError,
     ReservedNameError,
     UncertifiedError,
 )
 from lowerbound.ladder.costs import work_of
 from lowerbound.ladder.rungs import GRID, Chosen, chosen
-from lowerbound.methods.gaussian.starts import NoFiniteStartError
-from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.methods.values import AROUND, METHODS
 from lowerbound.result.fitted import Fit
 from lowerbound.run.loop import carry_out
@@ -50,6 +50,16 @@ def fit(
     shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the state of the
     run (or is a `Checkpoint`); `resume` goes on from there. Ctrl-C ends a fit at once; within
     `lb.interruptible()` it returns what there is.
+
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> import lowerbound as lb
+    >>> def coin(y):
+    ...     p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+    ...     with numpyro.plate("tosses", len(y)):
+    ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
+    >>> fit = lb.fit(coin, np.array([1, 0, 1, 1]))
+    >>> float(fit.mean("p").round(3)), round(fit.elbo, 3)  # Beta(4, 2), and log(1/20)
+    (0.667, -2.996)
     """
     check_reserved(model)
     began = time.perf_counter()
@@ -117,6 +127,12 @@ def resume(
     `model`, `args` and `kwargs` are those that the run was started with by `lb.fit(model, ...,
     checkpoint=directory)`; method and seed are in the files. On the same device the result is the
     same, bit for bit, as that of a run without interruption. A finished run gives its result.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> whole = lb.fit(coin, y, method=lb.CAVI(), checkpoint="run")
+    >>> lb.resume("run", coin, y).elbo == whole.elbo
+    True
     """
     with heard():
         run = interrupted(directory, Problem(model, args, kwargs), (*METHODS, *AROUND))

@@ -20,6 +20,18 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
     shares, and the statistics that decide; for a term that fits no factor, the site, the operation
     and the line of the model. Where the method is chosen automatically, every rung of the ladder
     and why it was taken or not. For `method=lb.SVI(...)` also the rows, the batches and the steps.
+
+    `coin` is the program in the example of `lb.fit`.
+
+    >>> plan = lb.explain(coin, np.array([1, 0, 1, 1]))
+    CAVI for coin: observed y; rows = plate 'tosses (4)'
+    <BLANKLINE>
+    site  shape   scope   family of q  update  statistics
+    ----  ------  ------  -----------  ------  -----------------
+    p     scalar  global  Beta         exact   log p, log(1 - p)
+    <BLANKLINE>
+    -> exact: no term joins two factors, so q is the posterior
+    ...
     """
     found = chosen(Problem(model, args, kwargs, computing=current()), method)
     plan = found.plan

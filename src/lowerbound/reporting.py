@@ -91,6 +91,12 @@ def report(
 
     tables: pandas DataFrames by heading; without them, the summary of the posterior.
     figures: Matplotlib figures by caption; without them, the climb of the ELBO.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> path = lb.report(lb.fit(coin, y), "coin.html", title="Four tosses")
+    >>> "<h1>Four tosses</h1>" in path.read_text("utf-8")
+    True
     """
     heading = title or f"Fit of {fit.plan.model}"
     if tables is None:

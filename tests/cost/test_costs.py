@@ -20,6 +20,7 @@ from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
 from lowerbound.errors import (
     ConvergenceWarning,
     LadderWarning,
+    LostPosteriorError,
     TooLongToCompileError,
     TooSlowError,
     UncertifiedError,
@@ -28,7 +29,6 @@ from lowerbound.ladder.costs import cheaper, work_of
 from lowerbound.methods.gaussian.climbs import Watch
 from lowerbound.methods.gaussian.noisy import EFFORTS, affordable_effort, solve_stochastic
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
-from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.model import trace_model
 from lowerbound.run.bar import Bar
 

@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from lowerbound.errors import ArgumentError
-from lowerbound.estimators.base import Estimator, NotFittedError
+from lowerbound.errors import ArgumentError, NotFittedError
+from lowerbound.estimators.base import Estimator
 
 
 class Scale(Estimator):

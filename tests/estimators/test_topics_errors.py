@@ -5,17 +5,18 @@ import warnings
 import numpy as np
 import pytest
 
-from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.estimators import LatentDirichletAllocation
-from lowerbound.estimators import lda as estimator
-from lowerbound.estimators.base import NotFittedError
-from lowerbound.topics import choice
-from lowerbound.topics.choice import NativeKernelWarning
-from lowerbound.topics.corpus import (
+from lowerbound.errors import (
+    ArgumentError,
+    ConvergenceWarning,
     EmptyDocumentsWarning,
+    NativeKernelWarning,
+    NotFittedError,
     UnknownWordsWarning,
     VocabularyError,
 )
+from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import lda as estimator
+from lowerbound.topics import choice
 from lowerbound.topics.native import library
 
 needs_kernel = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")

@@ -11,8 +11,7 @@ import pytest
 from scipy.stats import norm
 
 import lowerbound as lb
-from lowerbound.errors import ZeroDensityError
-from lowerbound.methods.gaussian.starts import NoFiniteStartError
+from lowerbound.errors import NoFiniteStartError, ZeroDensityError
 
 RNG = np.random.default_rng(0)
 TIMES = np.linspace(0.2, 2.0, 30)

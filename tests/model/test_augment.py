@@ -12,8 +12,9 @@ import pytest
 from numpyro import handlers
 from scipy.special import gammaln, logsumexp
 
+from lowerbound.errors import AugmentationError
 from lowerbound.model import trace_model
-from lowerbound.rewrite.augment import AUGMENTATIONS, AugmentationError, augmented, possible
+from lowerbound.rewrite.augment import AUGMENTATIONS, augmented, possible
 from lowerbound.rewrite.augmentations.softmax import Offset, SoftmaxGivenWeights
 
 

@@ -16,8 +16,9 @@ from jax.scipy.special import erf, erfc, logsumexp, ndtr
 from jax.scipy.stats import norm
 from numpyro import handlers
 
+from lowerbound.errors import AugmentationError
 from lowerbound.model import trace_model
-from lowerbound.rewrite.augment import AugmentationError, augmented
+from lowerbound.rewrite.augment import augmented
 
 
 @pytest.fixture(autouse=True)

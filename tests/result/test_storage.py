@@ -18,8 +18,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.errors import ArgumentError, LowerboundError
-from lowerbound.result.saved import StorageError
+from lowerbound.errors import ArgumentError, LowerboundError, StorageError
 from tests.models import (
     test_ard_regression,
     test_lda,

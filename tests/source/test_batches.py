@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from lowerbound.errors import BatchSizeError
 from lowerbound.source.batches import Batches, workers
 from lowerbound.source.call import open_call
 from lowerbound.source.permutation import TABLE, network_permutation, permutation
 from lowerbound.source.read_ahead import read_ahead
-from lowerbound.source.source_errors import BatchSizeError
 
 
 def rows(n):

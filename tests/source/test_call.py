@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from lowerbound.errors import ArgumentError, DataTypeError, EmptyDataError
+from lowerbound.errors import ArgumentError, DataTypeError, EmptyDataError, RowError, StreamError
 from lowerbound.model.arguments import split_arguments
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
-from lowerbound.source.source_errors import RowError, StreamError
 from lowerbound.source.stream import stream
 
 N = 40

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lowerbound.errors import BatchSizeError, RowError, StreamError
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
-from lowerbound.source.source_errors import BatchSizeError, RowError, StreamError
 from lowerbound.source.stream import stream
 
 

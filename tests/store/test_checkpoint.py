@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import lowerbound as lb
-from lowerbound.errors import ArgumentError
-from lowerbound.store.archive import StorageError
+from lowerbound.errors import ArgumentError, StorageError
 from lowerbound.store.checkpoint import Checkpoint, Keeper, as_checkpoint, available, read
 
 resource = pytest.importorskip("resource")

@@ -16,11 +16,10 @@ import pytest
 import lowerbound as lb
 from lowerbound import api
 from lowerbound.compute import engine
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, StorageError
 from lowerbound.methods.coordinate import loop
 from lowerbound.methods.values import CAVI
 from lowerbound.run import resume
-from lowerbound.store.archive import StorageError
 from lowerbound.store.checkpoint import Keeper, available
 from tests.models import test_diagonal_mixture, test_lda, test_probit_regression
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lowerbound.errors import StorageError
 from lowerbound.estimators import LatentDirichletAllocation
-from lowerbound.store.archive import StorageError
 from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.native import library
 

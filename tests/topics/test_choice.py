@@ -5,14 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, NativeKernelWarning
 from lowerbound.topics import choice
-from lowerbound.topics.choice import (
-    NativeKernelWarning,
-    choose_batch,
-    choose_engine,
-    choose_inference,
-)
+from lowerbound.topics.choice import choose_batch, choose_engine, choose_inference
 from lowerbound.topics.corpus import Corpus, open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.native import library

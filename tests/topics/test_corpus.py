@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lowerbound.topics.corpus import EmptyDocumentsWarning, UnknownWordsWarning, open_corpus
+from lowerbound.errors import EmptyDocumentsWarning, UnknownWordsWarning
+from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 
 COUNTS = np.array([[2, 0, 1], [0, 3, 0], [1, 1, 4]])

@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from lowerbound.errors import ArgumentError
-from lowerbound.topics.corpus import (
+from lowerbound.errors import (
+    ArgumentError,
     CorpusError,
     CorpusTypeError,
     CountError,
     VocabularyError,
-    open_corpus,
 )
+from lowerbound.topics.corpus import open_corpus
 
 COUNTS = np.array([[2, 0, 1], [0, 3, 0], [1, 1, 4]])
 WORDS = ["ant", "bee", "cat"]

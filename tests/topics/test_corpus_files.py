@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from lowerbound.topics.corpus import (
+from lowerbound.errors import (
     CorpusError,
+    CorpusFileError,
     CountError,
     UnknownWordsWarning,
     VocabularyError,
-    open_corpus,
 )
-from lowerbound.topics.corpus.file_errors import CorpusFileError
+from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import joined
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "text"

@@ -13,13 +13,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowerbound.topics.corpus import (
+from lowerbound.errors import (
     CorpusError,
     EmptyDocumentsWarning,
     UnknownWordsWarning,
     VocabularyError,
-    open_corpus,
 )
+from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.corpus.streams import recut
 from lowerbound.topics.documents import joined
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowerbound.topics.corpus import EmptyDocumentsWarning, UnknownWordsWarning, open_corpus
+from lowerbound.errors import EmptyDocumentsWarning, UnknownWordsWarning
+from lowerbound.topics.corpus import open_corpus
 
 TOKENS = [["bee", "ant", "bee"], ["cat"], ["ant", "cat", "cat"]]
 COUNTS = [[1, 2, 0], [0, 0, 1], [1, 0, 2]]

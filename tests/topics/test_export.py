@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, UnfittedModelError
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.fitted_topics import UnfittedModelError
 from lowerbound.topics.looks import export
 
 K, V = 4, 30

@@ -103,6 +103,13 @@ def interruptible() -> Iterator[None]:
     `fit.converged` is then False, and `fit.stop_reason` says that it was interrupted. Sweeps of
     coordinate ascent and steps on minibatches can be stopped so; where there is nothing to return
     as yet, and outside of this context, Ctrl-C raises KeyboardInterrupt as it always does.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> with lb.interruptible():
+    ...     fit = lb.fit(coin, y)
+    >>> fit.converged  # nobody pressed Ctrl-C
+    True
     """
     token = _asked.set(True)
     try:

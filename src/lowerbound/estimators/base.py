@@ -9,16 +9,6 @@ from typing import Any, Self
 from lowerbound.errors import ArgumentError
 
 
-class NotFittedError(ArgumentError, AttributeError):
-    """An estimator was used before `fit`."""
-
-    def __init__(self, estimator: object, wanted: str) -> None:
-        super().__init__(
-            f"This {type(estimator).__name__} is not fitted yet, so it has no {wanted}.\n"
-            "Expected a call of fit (or partial_fit) first."
-        )
-
-
 class Estimator:
     """Settings are the arguments of the constructor, kept as they were given.
 

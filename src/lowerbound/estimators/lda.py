@@ -8,8 +8,8 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.estimators.base import Estimator, NotFittedError
+from lowerbound.errors import ArgumentError, ConvergenceWarning, NotFittedError
+from lowerbound.estimators.base import Estimator
 from lowerbound.estimators.lda_settings import (
     check_prior,
     check_settings,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from lowerbound.compute.engine import derived
+from lowerbound.errors import AugmentationError
 from lowerbound.joint import inputs_of
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.impossible import is_impossible
@@ -14,7 +15,7 @@ from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.gaussians import FULL_BELOW
 from lowerbound.methods.rewriting.augmented import Augmented
 from lowerbound.model import trace_model
-from lowerbound.rewrite.augment import AugmentationError, augmented, possible
+from lowerbound.rewrite.augment import augmented, possible
 
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
 SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors

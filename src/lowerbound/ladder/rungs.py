@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from lowerbound.errors import NotConjugateError
-from lowerbound.ladder import continuous, discretely, exactly, parametric, scalars
+from lowerbound.ladder import discretely, exactly, gaussian_rungs, parametric, scalars
 from lowerbound.ladder.case import GRID, Case, Rung
 from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.values import as_method, is_auto
@@ -46,8 +46,8 @@ RUNGS: tuple[Rung, ...] = (
     scalars.conditioned,
     exactly.coordinates,
     exactly.augmented_exactly,
-    continuous.partly,
-    continuous.gaussian,
+    gaussian_rungs.partly,
+    gaussian_rungs.gaussian,
     discretely.summed,
     discretely.scored,
 )

@@ -2,6 +2,12 @@
 
 None shows a window. Matplotlib is imported when a picture is drawn:
 `pip install "lowerbound[plot]"`.
+
+`coin` is the program in the example of `lb.fit`, `y` its data.
+
+>>> axes = lb.plot.elbo(lb.fit(coin, y))
+>>> axes.get_xlabel()
+'sweep'
 """
 
 from lowerbound.plot.axes import COLOURS

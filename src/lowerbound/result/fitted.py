@@ -47,6 +47,18 @@ class Fit:
     elbo: the evidence lower bound (eq:elbo) in nats, full data, all constants.
     history: ELBO and seconds, one value per sweep. restarts: one record per restart.
     converged, stop_reason: whether and why the run stopped. plan: what `explain` printed.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> fit = lb.fit(coin, y)
+    >>> print(fit)
+    Fit of coin by CAVI(): ELBO -2.99573 nats, converged after 2 sweeps
+      converged: relative change 0.0e+00 of the ELBO in sweep 2 is within the tolerance 1e-08
+      p: Beta, shape ()
+    >>> float(fit.mean("p").round(3)), float(fit.sd("p").round(3))
+    (0.667, 0.178)
+    >>> fit.sample(100, seed=0)["p"].shape
+    (100,)
     """
 
     elbo: float

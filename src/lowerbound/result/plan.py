@@ -31,7 +31,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `fit` runs for a model: one row per latent site, and the terms left over."""
+    """What `fit` runs for a model: one row per latent site, and the terms left over.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> plan = lb.fit(coin, y).plan
+    >>> plan.method, plan.observed, plan.residuals
+    ('CAVI', ('y',), ())
+    >>> [(row.site, row.family, row.update) for row in plan.rows]
+    [('p', 'Beta', 'exact')]
+    """
 
     model: str
     method: str

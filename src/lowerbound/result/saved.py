@@ -11,9 +11,8 @@ import jax
 import numpy as np
 import numpyro
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, StorageError
 from lowerbound.model.arguments import split_arguments
-from lowerbound.store.archive import StorageError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from lowerbound.ascent import State
-from lowerbound.errors import Residual
+from lowerbound.errors import NotPlainError, Residual, StorageError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.meanfield import MeanField
 from lowerbound.model import trace_model
@@ -29,14 +29,7 @@ from lowerbound.result.posterior import History, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
 from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.rewrite.trees import tree_from, tree_record
-from lowerbound.store.archive import (
-    Kind,
-    NotPlainError,
-    StorageError,
-    check_plain,
-    read_archive,
-    write_archive,
-)
+from lowerbound.store.archive import Kind, check_plain, read_archive, write_archive
 from lowerbound.version import __version__
 
 KIND = Kind("fit", 1, "fit.save", "Copy it again, or fit and save again.")
@@ -123,6 +116,12 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
     The file holds the posterior but not the data. `args` and `kwargs` are the data and settings
     that the fit was made with: give them to use what needs the old rows (deterministic sites,
     replicated data); without them everything else works, on new data too.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> lb.fit(coin, y).save("coin.lb")
+    >>> float(lb.load("coin.lb", coin).mean("p").round(3))
+    0.667
     """
     document = read_archive(path, KIND)
     try:

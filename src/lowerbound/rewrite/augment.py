@@ -17,6 +17,7 @@ from typing import Any, Final
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
+from lowerbound.errors import AugmentationError
 from lowerbound.model.user_lines import user_line
 from lowerbound.rewrite.augmentations.allocation import (
     categorical_term,
@@ -28,7 +29,7 @@ from lowerbound.rewrite.augmentations.continuous import half_student, laplace, p
 from lowerbound.rewrite.augmentations.indicator import indicator
 from lowerbound.rewrite.augmentations.log_sum import factor_indicator
 from lowerbound.rewrite.augmentations.probit import truncated_normal
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 from lowerbound.rewrite.augmentations.softmax import bouchard, poisson
 
 __all__ = ["AugmentationError", "augmented", "auxiliary_of", "possible"]

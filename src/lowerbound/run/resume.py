@@ -16,7 +16,7 @@ import numpy as np
 
 from lowerbound.compute.computing import Computing
 from lowerbound.compute.versions import versions
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, NotPlainError, ResumeWarning, StorageError
 from lowerbound.joint.derive import trace_program
 from lowerbound.model import Model
 from lowerbound.model.arguments import named_leaves
@@ -32,14 +32,10 @@ from lowerbound.model.leaves import (
 from lowerbound.result.saved import check_model, model_record
 from lowerbound.run.method import CHECKPOINTS, DEVICES, SINGLE, STREAMS, Method
 from lowerbound.run.problem import Problem
-from lowerbound.store.archive import NotPlainError, StorageError, check_plain
+from lowerbound.store.archive import check_plain
 from lowerbound.store.checkpoint import KIND, Checkpoint, Keeper, available, found, read
 
 DIGESTED = 64 * 2**20  # bytes of an array; of a larger one, evenly spaced rows
-
-
-class ResumeWarning(UserWarning):
-    """A run goes on, but not bit for bit as it would have."""
 
 
 @dataclass(frozen=True)

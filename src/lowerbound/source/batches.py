@@ -9,10 +9,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from lowerbound.errors import BatchSizeError
 from lowerbound.source.call import Batch, Indexed, Order, Ordered, Source, batch_sizes
 from lowerbound.source.permutation import Permutation, permutation
 from lowerbound.source.read_ahead import make_in_order, read_ahead
-from lowerbound.source.source_errors import BatchSizeError
 
 # One purpose, one stream of random numbers: a key is (seed, purpose, number).
 HELD_OUT, EPOCH, STEP = 1, 2, 3

@@ -9,11 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jax.tree_util import PyTreeDef, tree_unflatten
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, RowError, StreamError
 from lowerbound.model.arguments import named_leaves
 from lowerbound.model.leaves import Column, is_data
 from lowerbound.source.arrays import Rows, open_rows
-from lowerbound.source.source_errors import RowError, StreamError
 
 Batch = dict[str, np.ndarray]
 

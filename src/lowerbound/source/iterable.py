@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.errors import RowError, StreamError
 from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, batch_sizes, not_finite
 from lowerbound.source.regroup import length, regroup
-from lowerbound.source.source_errors import RowError, StreamError
 
 
 @dataclass(frozen=True)

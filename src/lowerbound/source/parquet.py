@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.errors import RowError, StreamError
 from lowerbound.model.leaves import Column
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, not_finite
 from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, lap_counts, pieces, skip
 from lowerbound.source.regroup import Cutter, length, regroup
-from lowerbound.source.source_errors import RowError, StreamError
 
 # Purposes of random numbers, beside those of batches.py: a key is (seed, purpose, lane, ...).
 RUNS, PIECES, SHUFFLE = 4, 5, 6

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowerbound.errors import StreamError
 from lowerbound.model.leaves import Column, column_names, is_frame, is_table
 from lowerbound.source.arrays import Rows, column_rows
 from lowerbound.source.iterable import open_iterable
 from lowerbound.source.parquet import open_parquet
-from lowerbound.source.source_errors import StreamError
 
 __all__ = ["Column", "stream"]
 
@@ -27,6 +27,11 @@ def stream(
     an object that iterates over batches, each a dict of arrays or a table, again and again; then
     `total` states the number of rows of one pass, and without `columns` the names in the first
     batch are the arguments.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0], "target": [3, 1, 4]})
+    >>> lb.stream(rows, x=["a", "b"], y="target")["x"]
+    <stream of 'a', 'b' from the pandas DataFrame, shape (3, 2)>
     """
     if _is_paths(source):
         _require(columns, "the Parquet files")

@@ -25,21 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.errors import LowerboundError
+from lowerbound.errors import NotPlainError, StorageError
 from lowerbound.version import __version__
 
 _ARRAY_NAME = re.compile(r"arrays/\d{1,6}\.npy")
 _KINDS = "biufcU"  # dtypes that are written: no objects, which would need pickle
 # What zipfile raises on bytes that are no zip, besides BadZipFile.
 _ZIP_ERRORS = (EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError, struct.error)
-
-
-class StorageError(LowerboundError):
-    """A file cannot be written, or is damaged, or belongs to another model."""
-
-
-class NotPlainError(TypeError):
-    """A value is neither an array nor JSON."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lowerbound.errors import ArgumentError
-from lowerbound.store.archive import Kind, StorageError, read_archive, write_archive
+from lowerbound.errors import ArgumentError, StorageError
+from lowerbound.store.archive import Kind, read_archive, write_archive
 
 KIND = Kind("checkpoint", 2, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
 KEPT = 2  # a process may be one checkpoint ahead of another, never two
@@ -20,7 +20,15 @@ _NAME = re.compile(r"step-(\d{10})\.process-(\d{1,6})-of-(\d{1,6})\.lb")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where to keep the state of a run, and how often: `every` steps of SVI or sweeps of CAVI."""
+    """Where to keep the state of a run, and how often: `every` steps of SVI or sweeps of CAVI.
+
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> kept = lb.Checkpoint("run", every=10)
+    >>> whole = lb.fit(coin, y, method=lb.CAVI(), checkpoint=kept)
+    >>> lb.resume("run", coin, y).elbo == whole.elbo
+    True
+    """
 
     directory: str | os.PathLike[str]
     every: int = 100

@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, NativeKernelWarning
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.native import library
@@ -21,17 +21,6 @@ FEW: Final = 10_000  # documents that coordinate ascent sweeps over quickly
 STORED: Final = 4 * 2**30  # bytes of phi that collapsed sweeps may keep
 INFERENCES: Final = ("auto", "svi", "cavi", "collapsed")
 ENGINES: Final = ("auto", "native", "xla")
-
-
-class NativeKernelWarning(UserWarning):
-    """The compiled kernel of topics is not there, and XLA takes its place."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The compiled kernel of topics is not built on this machine, so topics run on XLA, "
-            "which is slower on CPU.\nInstall a C++ compiler and reinstall lowerbound, or pass "
-            'engine="xla" to say that this is meant.'
-        )
 
 
 def choose_inference(wanted: str, corpus: Corpus, topics: int) -> tuple[Inference, bool, str]:

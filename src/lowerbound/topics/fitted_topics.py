@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import EmptyDocumentsWarning, UnfittedModelError
 from lowerbound.topics.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -39,16 +39,6 @@ class TopicModel(Protocol):
         """E[theta_d] of each document (D, K)."""
 
 
-class UnfittedModelError(ArgumentError):
-    """A picture or an export was asked of a model that has no topics yet."""
-
-    def __init__(self, where: str, model: object, missing: str) -> None:
-        super().__init__(
-            f"{where} got a {type(model).__name__} without `{missing}`.\n"
-            "Expected a fitted topic model: call its fit first."
-        )
-
-
 def check_fitted(where: str, model: object, *names: str) -> None:
     """Raise an UnfittedModelError unless the model has topics and these attributes."""
     for name in ("components_", "topic_weights_", *names):
@@ -75,8 +65,6 @@ def opened(model: TopicModel, X: Any) -> Corpus:
 @contextmanager
 def empty_documents_accepted() -> Iterator[None]:
     """No warning of documents without words, where what becomes of them is plain to see."""
-    from lowerbound.topics.corpus import EmptyDocumentsWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyDocumentsWarning)
         yield

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.store.archive import Kind, StorageError, read_archive, write_archive
+from lowerbound.errors import StorageError
+from lowerbound.store.archive import Kind, read_archive, write_archive
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference import Look
 from lowerbound.topics.inference_steps import Engine

@@ -7,10 +7,15 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.distributions import constraints
 
-from lowerbound.errors import ArgumentError, ConvergenceWarning, UnsupportedModelError
+from lowerbound.errors import (
+    ArgumentError,
+    ConvergenceWarning,
+    ImproperPosteriorError,
+    NoFiniteStartError,
+    UnsupportedModelError,
+)
 from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.gaussians import Gaussian
-from lowerbound.methods.gaussian.starts import ImproperPosteriorError, NoFiniteStartError
 from lowerbound.model import trace_model
 
 

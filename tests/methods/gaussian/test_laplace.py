@@ -12,10 +12,8 @@ from numpyro.infer.util import potential_energy
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
-from lowerbound.errors import ArgumentError, ConvergenceWarning
+from lowerbound.errors import ArgumentError, ConvergenceWarning, ImproperPosteriorError, NoModeError
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.laplace import NoModeError
-from lowerbound.methods.gaussian.starts import ImproperPosteriorError
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
 

@@ -7,9 +7,9 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.compute import engine
+from lowerbound.errors import StorageError
 from lowerbound.methods.stochastic import memoized
 from lowerbound.methods.stochastic import steps as stochastic
-from lowerbound.store.archive import StorageError
 from lowerbound.store.checkpoint import Keeper, available
 from tests.methods.stochastic.batched import METHODS, MODELS, numbers
 from tests.run.models import line

@@ -12,7 +12,7 @@ from jax import Array
 
 from lowerbound.ascent import State
 from lowerbound.compute.spread import fetch
-from lowerbound.store.archive import StorageError
+from lowerbound.errors import StorageError
 
 Numbers = Array | np.ndarray
 CHUNK = 64

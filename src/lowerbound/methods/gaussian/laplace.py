@@ -10,12 +10,11 @@ so that mu moves from the mode to where log p(mu) - log |-H(mu)| / 2 is highest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lowerbound.errors import LowerboundError
+from lowerbound.errors import NoModeError
 from lowerbound.methods.gaussian.climbs import Solution, Watch
 from lowerbound.methods.gaussian.derivatives import hessian, third
 from lowerbound.methods.gaussian.engines import begin_climbs, restart
@@ -29,19 +28,6 @@ FLAT = 0.01  # of the curvature of the best Gaussian: what Laplace does not beli
 _REACH, _AWAY = 3.0, 20.0  # standard deviations, by dimension: a step, and no mode in sight
 _HALVINGS = 0.5 ** np.arange(20)
 _ARMIJO = 1e-4
-
-
-class NoModeError(LowerboundError):
-    """The log density has no maximum."""
-
-    def __init__(self, entries: Sequence[str]) -> None:
-        names = ", ".join(f"'{entry}'" for entry in entries)
-        super().__init__(
-            f"The log density has no mode: it goes on rising along {names} on the unconstrained "
-            "space, as that of a hierarchy does where its scale goes to zero.\n"
-            'Expected a maximum for Laplace\'s approximation. Use engine="auto", which averages '
-            "over the density instead."
-        )
 
 
 class Peak(NamedTuple):

@@ -17,7 +17,7 @@ from lowerbound.ascent.gaussian_step import CONVERGED, RUNNING, SETTLED, Ascent,
 from lowerbound.bound.draws import cubature
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
-from lowerbound.errors import LowerboundError
+from lowerbound.errors import ImproperPosteriorError, NoFiniteStartError
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
 from lowerbound.model.prior_points import improper_sites
@@ -30,45 +30,6 @@ _FAR_BELOW, _STEPS = 2.0, 50.0  # nats; steps like the next that would not reach
 _SETTLING, _NEAR = 1.0, 0.5  # deviations: from the optimum, and between starts that have joined
 WITHIN = "at a draw of q"
 _MORE = 120  # points that are looked at when no start is finite
-
-
-class NoFiniteStartError(LowerboundError):
-    """The log density is not finite at any point tried."""
-
-    def __init__(self, tried: int, sites: Sequence[str], what: str = "log density") -> None:
-        lines = [f"  {site}" for site in sites]
-        super().__init__(
-            "\n".join(
-                [
-                    f"The {what} is not finite at any of {tried} starting points: the median "
-                    "of the prior, zero, and points around them.",
-                    *lines,
-                    "Expected a point where it is finite. Give one with lb.Gaussian(init={site: "
-                    "value, ...}), or correct the data or the prior of that site.",
-                ]
-            )
-        )
-
-
-class ImproperPosteriorError(LowerboundError):
-    """The posterior has a flat direction; `shown` where its priors are flat along it too."""
-
-    def __init__(self, entries: Sequence[str], shown: bool = True) -> None:
-        names = ", ".join(f"'{entry}'" for entry in entries)
-        text = (
-            f"The posterior is improper: its log density is flat, or rises for ever, along {names} "
-            "on the unconstrained space.\n"
-            f"Expected a posterior that integrates to one. Give {names} a proper prior, or drop "
-            "what the data cannot tell apart."
-        )
-        unknown = (
-            f"The Gaussian runs off along {names} on the unconstrained space: as far as it was "
-            "followed, the log density is flat there, or rises.\n"
-            "Expected a posterior that ends. Start near its mass with lb.Gaussian(init={site: "
-            f"value, ...}}), give {names} a narrower prior, or drop what the data cannot tell "
-            "apart."
-        )
-        super().__init__(text if shown else unknown)
 
 
 def improper(target: Target, entries: Sequence[int]) -> ImproperPosteriorError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, ZeroDensityError
+from lowerbound.errors import ZeroDensityError
 from lowerbound.methods.gaussian.centring import (
     MARGIN,
     Choice,
@@ -29,19 +29,6 @@ from lowerbound.rewrite.noncentred import centring_name
 DRAWS = 128  # fresh draws that compare two places
 SURE = 2.0  # standard errors by which the others must be better
 PROBES = 2  # points at which the sparsity of the second derivatives is looked at
-
-
-class NoStructureError(ArgumentError):
-    """A structured covariance was asked for where all entries meet."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f'Gaussian got rank="structured" for a posterior of {size} dimensions in which no '
-            "order of the unconstrained entries makes the second derivatives of log p banded with "
-            "a border.\n"
-            "Expected units that are independent given the other sites, or a Markov chain. Use "
-            'rank="full", or a number of columns such as rank=20.'
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import numpy as np
 from lowerbound.ascent import State
 from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
-from lowerbound.errors import LowerboundError
+from lowerbound.errors import LostPosteriorError, LowerboundError
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.engines import begin_climbs
@@ -30,7 +30,6 @@ from lowerbound.methods.grid.conditional import (
 )
 from lowerbound.methods.grid.conditioning import Gridded, refinements
 from lowerbound.methods.grid.gaussian_inner import gaussian_solver
-from lowerbound.methods.grid.lattice import LostPosteriorError
 from lowerbound.methods.rewriting.summed_out import summed_out
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop

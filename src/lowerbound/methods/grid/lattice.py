@@ -14,14 +14,10 @@ import numpy as np
 from numpyro.distributions.transforms import IdentityTransform, Transform
 
 from lowerbound.cost import allowance
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import LostPosteriorError
 from lowerbound.methods.grid.profile import BATCH, SCANNED, Profile
 
 Node = tuple[int, ...]
-
-
-class LostPosteriorError(ArgumentError):
-    """A search over scalars did not find where their posterior begins and ends."""
 
 
 DROP = {1: 15.0, 2: 14.0, 3: 13.0}  # nats below the maximum at which the lattice ends

@@ -18,7 +18,7 @@ from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
 from lowerbound.cost import allowance
-from lowerbound.errors import ArgumentError, ConvergenceWarning, LowerboundError
+from lowerbound.errors import ArgumentError, ConvergenceWarning, NoFiniteBoundError
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.joint import inputs_of
@@ -57,17 +57,6 @@ COARSE = 1e-6  # relative change of the ELBO at which the first draws have done 
 MEASURE = 1024
 SEPARATE = [128, 512]  # draws, where blocks are independent: noise does not grow with their number
 WIDEST, MOST_DENSE = 20, 2000  # entries of a block; of u where blocks are kept as one matrix
-
-
-class NoFiniteBoundError(LowerboundError):
-    """The ELBO is finite at no start."""
-
-    def __init__(self, tried: int) -> None:
-        super().__init__(
-            f"The ELBO is finite at none of {tried} starting points of the Gaussian.\n"
-            "Expected a point where it is. Give one with lb.Gaussian(sites=..., init={site: "
-            "value, ...})."
-        )
 
 
 def fit_given_sites(

@@ -20,13 +20,12 @@ from lowerbound.ascent.adam import log_q, parts
 from lowerbound.bound.restricted import Restricted, narrowed, restricted
 from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.compiled import jit, quickly
-from lowerbound.errors import ConvergenceWarning
+from lowerbound.errors import ConvergenceWarning, NoFiniteStartError
 from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.gaussians import Gaussian
-from lowerbound.methods.gaussian.starts import NoFiniteStartError
 from lowerbound.methods.score.finite_program import (
     MOST_COUNTS,
     ScoreProgram,

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 
-from lowerbound.errors import NotConjugateError
+from lowerbound.errors import AugmentationError, NotConjugateError
 from lowerbound.methods.stochastic.svi import derived_batch, explain_svi, run_svi
 from lowerbound.methods.values import SVI
 from lowerbound.result.fitted import Fit
 from lowerbound.result.plan import Plan
-from lowerbound.rewrite.augment import AugmentationError, augmented, possible
+from lowerbound.rewrite.augment import augmented, possible
 
 
 @dataclass(frozen=True)

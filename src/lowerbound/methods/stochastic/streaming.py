@@ -34,7 +34,12 @@ def update(
     the result is the posterior of old and new rows together; otherwise it is the usual streaming
     approximation, with q in place of the posterior. The `elbo` bounds log p(new rows | old rows).
 
-    >>> fit = lb.update(fit, x_today)  # doctest: +SKIP
+    `coin` is the program in the example of `lb.fit`, `y` its data.
+
+    >>> fit = lb.fit(coin, y)  # Beta(4, 2)
+    >>> fit = lb.update(fit, np.array([1, 1, 1]))  # Beta(7, 2)
+    >>> float(fit.mean("p").round(3))
+    0.778
     """
     if not args and not kwargs:
         raise ArgumentError(

@@ -19,9 +19,10 @@ from jax import Array
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution, constraints
 
+from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.behind import Node
 from lowerbound.rewrite.augmentations.log_sum import picked
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 
 Products = list[Array]  # each broadcasts to the shape of the sum and a last axis of terms
 

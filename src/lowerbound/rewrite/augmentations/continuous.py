@@ -9,12 +9,13 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.given import (
     LaplaceGivenWeight,
     LogitsGivenWeight,
     RootInverseGamma,
 )
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 from lowerbound.rewrite.augmentations.weights import LevyWeight, PolyaGamma
 
 

@@ -11,8 +11,9 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import AugmentationError
 from lowerbound.model.density import Stripped, strip
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 
 
 def indicator(site: Chosen) -> Distribution:

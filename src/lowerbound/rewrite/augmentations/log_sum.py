@@ -14,8 +14,9 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.behind import ELEMENTWISE, Node, replay
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 
 # What leads from the sum of exponentials to its logarithm, where the largest term is taken out.
 _PASSED = ELEMENTWISE | {"broadcast_in_dim", "reshape", "squeeze", "expand_dims"}

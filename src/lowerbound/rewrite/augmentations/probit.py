@@ -8,8 +8,9 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.behind import Node, elementwise_sources, replay
-from lowerbound.rewrite.augmentations.site import AugmentationError, Chosen
+from lowerbound.rewrite.augmentations.site import Chosen
 
 POINTS = np.linspace(-2.0, 2.0, 33)
 

@@ -9,13 +9,8 @@ import numpyro
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.errors import ArgumentError
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.rewrite.augmentations.behind import Node, Past
-
-
-class AugmentationError(ArgumentError):
-    """A site cannot be augmented as asked."""
 
 
 @dataclass(frozen=True)

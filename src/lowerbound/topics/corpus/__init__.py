@@ -4,23 +4,6 @@ In: whatever a user has. Out: a `Corpus` of checked `Documents`, in memory or re
 pass, or an error that names the document and the word.
 """
 
-from lowerbound.topics.corpus.corpus_errors import (
-    CorpusError,
-    CorpusTypeError,
-    CountError,
-    EmptyDocumentsWarning,
-    UnknownWordsWarning,
-    VocabularyError,
-)
 from lowerbound.topics.corpus.opening import Corpus, open_corpus
 
-__all__ = [
-    "Corpus",
-    "CorpusError",
-    "CorpusTypeError",
-    "CountError",
-    "EmptyDocumentsWarning",
-    "UnknownWordsWarning",
-    "VocabularyError",
-    "open_corpus",
-]
+__all__ = ["Corpus", "open_corpus"]

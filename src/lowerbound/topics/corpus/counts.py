@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from lowerbound.errors import CorpusError, CorpusTypeError, CountError, VocabularyError
 from lowerbound.model.leaves import (
     column_array,
     column_names,
     table_columns,
     whole_array,
 )
-from lowerbound.topics.corpus.corpus_errors import (
-    DENSE,
-    LARGEST,
-    CorpusError,
-    CorpusTypeError,
-    CountError,
-    VocabularyError,
-)
 from lowerbound.topics.corpus.tally import Tally
 from lowerbound.topics.corpus.vocabulary import Vocabulary, named
 from lowerbound.topics.documents import Documents
 
-WORDS = 2**31 - 1  # numbers of words are int32
+WORDS: Final = 2**31 - 1  # numbers of words are int32
+LARGEST: Final = 2**24  # float32 holds every whole number up to here
+DENSE: Final = 50_000_000  # numbers of a dense array
 
 
 def from_sparse(matrix: Any, known: Vocabulary | None, tally: Tally) -> Documents:
@@ -180,7 +175,7 @@ def require_real(dtype: np.dtype[Any], what: str) -> None:
 
 def _require_small(shape: tuple[int, ...], what: str) -> None:
     if shape[0] * shape[1] > DENSE:
-        raise CorpusError.too_dense(what, shape)
+        raise CorpusError.too_dense(what, shape, DENSE)
 
 
 def require_width(shape: tuple[int, ...], known: Vocabulary | None, what: str) -> None:
@@ -220,4 +215,4 @@ def _require_counts(rows: Any, known: Vocabulary | None, tally: Tally) -> None:
     name = None if known is None else known.name(word)
     number = tally.documents + row
     more = int(np.count_nonzero(alike)) - 1
-    raise CountError(tally.what, number, word, name, value, more)
+    raise CountError(tally.what, number, word, name, value, more, LARGEST)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.errors import CorpusFileError
 from lowerbound.topics.corpus.counts import from_sparse, require_width
-from lowerbound.topics.corpus.file_errors import CorpusFileError
 from lowerbound.topics.corpus.parquet_corpus import stream_parquet
 from lowerbound.topics.corpus.streams import Stream
 from lowerbound.topics.corpus.tally import Tally

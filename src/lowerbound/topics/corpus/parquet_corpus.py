@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.topics.corpus.corpus_errors import CorpusError, VocabularyError
+from lowerbound.errors import CorpusError, CorpusFileError, VocabularyError
 from lowerbound.topics.corpus.counts import grouped
-from lowerbound.topics.corpus.file_errors import CorpusFileError
 from lowerbound.topics.corpus.streams import Stream
 from lowerbound.topics.corpus.tally import Tally
 from lowerbound.topics.corpus.vocabulary import Vocabulary, from_distinct

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.topics.corpus.corpus_errors import CorpusError, VocabularyError
+from lowerbound.errors import CorpusError, VocabularyError
 from lowerbound.topics.corpus.counts import from_rows, require_real, require_width
 from lowerbound.topics.corpus.tally import Tally
 from lowerbound.topics.corpus.vocabulary import Vocabulary, from_distinct, named

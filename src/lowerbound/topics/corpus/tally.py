@@ -7,11 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from lowerbound.topics.corpus.corpus_errors import (
-    CorpusError,
-    EmptyDocumentsWarning,
-    UnknownWordsWarning,
-)
+from lowerbound.errors import CorpusError, EmptyDocumentsWarning, UnknownWordsWarning
 from lowerbound.topics.documents import Documents
 
 

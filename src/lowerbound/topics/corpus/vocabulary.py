@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.topics.corpus.corpus_errors import VocabularyError
+from lowerbound.errors import VocabularyError
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from lowerbound.errors import CorpusError, CorpusTypeError, VocabularyError
 from lowerbound.model.leaves import is_frame, is_sparse, is_table
-from lowerbound.topics.corpus.corpus_errors import CorpusError, CorpusTypeError, VocabularyError
 from lowerbound.topics.corpus.counts import (
     WORDS,
     from_dense,

@@ -136,12 +136,3 @@ def test_a_falling_bound_is_an_error_and_a_warning_with_one_text():
     assert str(errors.DecreasingBoundWarning(*values)) == str(errors.DecreasingBoundError(*values))
     assert issubclass(errors.DecreasingBoundWarning, UserWarning)
     assert issubclass(errors.ConvergenceWarning, UserWarning)
-
-
-def test_every_error_is_exported():
-    classes = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and value.__module__ == errors.__name__
-    }
-    assert classes == set(errors.__all__)

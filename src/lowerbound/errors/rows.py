@@ -1,11 +1,12 @@
-"""The errors of data that are read a minibatch at a time."""
+"""Errors of data that are read a minibatch at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.wording import entry_of, quoted
 
 
 class BatchSizeError(ArgumentError):
@@ -20,9 +21,9 @@ class RowError(ArgumentError):
         cls, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
     ) -> RowError:
         """A row of an array, a table or a stream of batches."""
-        entry = f"{argument}[{', '.join(str(i) for i in index)}]"
         return cls(
-            f"Row {index[0]} of argument '{argument}' holds {value}: {entry}, shape {shape}.\n"
+            f"Row {index[0]} of argument '{argument}' holds {value}: {entry_of(argument, index)}, "
+            f"shape {shape}.\n"
             "Expected finite numbers. Drop the row, or mark missing entries with "
             f"numpy.ma.masked_invalid({argument})."
         )
@@ -98,10 +99,9 @@ class StreamError(ArgumentError):
     @classmethod
     def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> StreamError:
         """A chosen column does not exist."""
-        names = ", ".join(f"'{name}'" for name in known)
         return cls(
             f"There is no column '{column}' in {label}.\n"
-            f"Expected one of its columns: {names}. Correct the name in lb.stream(...)."
+            f"Expected one of its columns: {quoted(known)}. Correct the name in lb.stream(...)."
         )
 
     @classmethod

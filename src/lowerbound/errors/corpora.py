@@ -1,16 +1,14 @@
-"""The errors and warnings of corpora: what a bag of words may be, and what was met instead."""
+"""Errors and warnings of corpora: what a bag of words may be, and what was met instead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.wording import counted, listed, short
 
-LARGEST: Final = 2**24  # float32 holds every whole number up to here
-DENSE: Final = 50_000_000  # numbers of a dense array
-
-FORMS: Final = (
+_FORMS = (
     "Expected counts (a SciPy sparse matrix, a 2-D array, a data frame), a list of token lists, a "
     "list of bags of words [(id, count), ...], the path of .npz or .parquet files, or an object "
     "that iterates over documents."
@@ -26,7 +24,7 @@ class CorpusError(ArgumentError):
         held = f"{what} is a string" if document is None else f"Document {document} of {what} is"
         held += " that names no file" if document is None else " a string"
         return cls(
-            f"{held}: {_short(text)}.\n"
+            f"{held}: {short(text)}.\n"
             "Expected documents as lists of tokens, or counts. Split each into tokens, "
             "[text.split() for text in texts], or count the words with "
             "sklearn.feature_extraction.text.CountVectorizer().fit_transform(texts)."
@@ -70,11 +68,11 @@ class CorpusError(ArgumentError):
         )
 
     @classmethod
-    def too_dense(cls, what: str, shape: tuple[int, ...]) -> CorpusError:
+    def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> CorpusError:
         """A dense array holds too many numbers, most of them 0."""
         return cls(
             f"{what} is dense, shape {shape}: {shape[0] * shape[1]:,} numbers.\n"
-            f"Expected at most {DENSE:,}. Convert it to sparse rows: "
+            f"Expected at most {most:,}. Convert it to sparse rows: "
             f"scipy.sparse.csr_array({what}), better where the words are counted."
         )
 
@@ -92,12 +90,12 @@ class CorpusError(ArgumentError):
     ) -> CorpusError:
         """All documents are empty."""
         cause = (
-            f": {_tokens(unknown)} {_are(unknown)} not in the vocabulary ({_listed(examples)})"
+            f": {_tokens(unknown)} {_are(unknown)} not in the vocabulary ({listed(examples)})"
             if unknown
             else ""
         )
         return cls(
-            f"{what} has {documents} document{_s(documents)} and no word{cause}.\n"
+            f"{what} has {counted(documents, 'document', 'documents')} and no word{cause}.\n"
             "Expected at least one count above 0. Check how words were split and counted, and the "
             "vocabulary."
         )
@@ -141,7 +139,7 @@ class CorpusError(ArgumentError):
     def masked(cls, what: str, count: int) -> CorpusError:
         """Entries are marked as missing."""
         return cls(
-            f"{what} has {count} masked entr{'y' if count == 1 else 'ies'}.\n"
+            f"{what} has {counted(count, 'masked entry', 'masked entries')}.\n"
             "Expected counts. A word that does not occur has count 0: "
             f"{what}.filled(0), where that is what the mask means."
         )
@@ -153,7 +151,7 @@ class CorpusTypeError(CorpusError, TypeError):
     @classmethod
     def of_corpus(cls, what: str, kind: str) -> CorpusTypeError:
         """The corpus itself."""
-        return cls(f"{what} is a {kind}.\n{FORMS}")
+        return cls(f"{what} is a {kind}.\n{_FORMS}")
 
     @classmethod
     def of_numbers(cls, what: str, dtype: str, reason: str = "") -> CorpusTypeError:
@@ -190,7 +188,7 @@ class CorpusTypeError(CorpusError, TypeError):
     ) -> CorpusTypeError:
         """An entry of a document is neither a token nor a pair of word and count."""
         return cls(
-            f"Document {document} of {what} holds {_short(value)} at place {place}.\n"
+            f"Document {document} of {what} holds {short(value)} at place {place}.\n"
             f"Expected {like}. Drop missing entries, and give all documents the same form."
         )
 
@@ -199,7 +197,14 @@ class CountError(CorpusError):
     """A count is not a whole number that is at least 0."""
 
     def __init__(
-        self, what: str, document: int, word: int, name: str | None, value: float, more: int
+        self,
+        what: str,
+        document: int,
+        word: int,
+        name: str | None,
+        value: float,
+        more: int,
+        most: int,
     ) -> None:
         where = f"word {word}" if name is None else f"word {word} ('{name}')"
         shown = f"{value:.9g}" if abs(value) < 1e9 else f"{value:g}"
@@ -215,8 +220,8 @@ class CountError(CorpusError):
         elif value < 0:
             text = f"Negative values in data passed as {what}: {found}"
             advice = "Correct the entry, or pass the counts before they were centred or scaled."
-        elif value > LARGEST:
-            text = f"{what} holds a count above 2^24 = {LARGEST:,}: {found}"
+        elif value > most:
+            text = f"{what} holds a count above 2^{most.bit_length() - 1} = {most:,}: {found}"
             advice = "float32 does not hold such counts exactly: split the document."
         else:
             text = f"{what} holds a fractional count: {found}"
@@ -225,124 +230,6 @@ class CountError(CorpusError):
                 "TfidfVectorizer."
             )
         super().__init__(f"{text}.\nExpected whole numbers >= 0. {advice}")
-
-
-class VocabularyError(CorpusError):
-    """Words and word numbers do not fit together."""
-
-    @classmethod
-    def width(cls, what: str, found: int, expected: int, *, fitted: bool) -> VocabularyError:
-        """A matrix has another number of columns than there are words."""
-        if fitted:
-            return cls(
-                f"{what} has {found} features, but LatentDirichletAllocation is expecting "
-                f"{expected} features as input.\n"
-                "Expected one column for each word of the fit, in the same order. Count the words "
-                "with the vocabulary of the fit."
-            )
-        return cls(
-            f"{what} has {found} columns; the vocabulary has {expected} words.\n"
-            "Expected one word per column, in the order of the columns. Pass the vocabulary that "
-            f"{what} was counted with."
-        )
-
-    @classmethod
-    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> VocabularyError:
-        """A part of a corpus has another number of columns than the first."""
-        return cls(
-            f"The chunk of {what} that starts at document {document} has {found} columns; the "
-            f"first has {expected}.\n"
-            "Expected one column per word in every chunk. Count all of them with one vocabulary."
-        )
-
-    @classmethod
-    def identifier(cls, what: str, document: int, found: int, size: int) -> VocabularyError:
-        """A word number of a bag of words does not exist."""
-        return cls(
-            f"Document {document} of {what} holds word number {found}; there are {size} words.\n"
-            f"Expected numbers from 0 to {size - 1}. Make the bags of words with the vocabulary "
-            "of the fit."
-        )
-
-    @classmethod
-    def negative_identifier(cls, what: str, document: int, found: int) -> VocabularyError:
-        """A word number is negative."""
-        return cls(
-            f"Document {document} of {what} holds word number {found}.\n"
-            "Expected numbers from 0 on. Leave out words that the vocabulary does not have."
-        )
-
-    @classmethod
-    def too_many(cls, what: str, found: int) -> VocabularyError:
-        """A word number is beyond what is stored."""
-        return cls(
-            f"{what} has word number {found}.\n"
-            "Expected numbers below 2^31 - 1. Number the words that occur from 0 on."
-        )
-
-    @classmethod
-    def unnamed(cls, what: str) -> VocabularyError:
-        """Tokens come where the words of the fit have no names."""
-        return cls(
-            f"{what} holds tokens; the words of the fit have numbers alone.\n"
-            "Expected counts or bags of words, as in the fit. Or fit with names for the words: "
-            "vocabulary=[...]."
-        )
-
-    @classmethod
-    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> VocabularyError:
-        """None of the columns of a data frame is a word of the fit."""
-        return cls(
-            f"No column of {what} ({_listed(columns)}) is a word of the fit ({_listed(words)}).\n"
-            "Expected columns named by words. Count the words with the vocabulary of the fit."
-        )
-
-    @classmethod
-    def duplicate(cls, word: str, first: int, second: int, where: str) -> VocabularyError:
-        """A word has two numbers."""
-        return cls(
-            f"The word '{word}' stands twice in {where}: at {first} and at {second}.\n"
-            "Expected each word once. Merge the two, or rename one."
-        )
-
-    @classmethod
-    def numbers(cls, missing: int, size: int) -> VocabularyError:
-        """The numbers of a mapping are not 0, ..., V - 1."""
-        return cls(
-            f"vocabulary has {size} words, and none has the number {missing}.\n"
-            f"Expected each number from 0 to {size - 1} once. Number the words anew "
-            "(Dictionary.compactify() in gensim)."
-        )
-
-    @classmethod
-    def not_a_vocabulary(cls, kind: str) -> VocabularyError:
-        """The vocabulary is of no known form."""
-        return cls(
-            f"vocabulary is {kind}.\n"
-            "Expected a sequence of words (strings), a mapping of words to numbers or of numbers "
-            "to words, or a gensim Dictionary."
-        )
-
-    @classmethod
-    def empty(cls) -> VocabularyError:
-        """The vocabulary has no words."""
-        return cls("vocabulary has 0 words.\nExpected at least one. Check how it was made.")
-
-    @classmethod
-    def differs(cls, place: int, given: str, fitted: str) -> VocabularyError:
-        """The vocabulary given is not that of the fit."""
-        return cls(
-            f"vocabulary has {given} at {place}, where the fit has {fitted}.\n"
-            "Expected the words of the fit. Leave vocabulary out, or fit again."
-        )
-
-    @classmethod
-    def size(cls, found: int, expected: int) -> VocabularyError:
-        """The vocabulary given has another number of words than the fit."""
-        return cls(
-            f"vocabulary has {found} words; the fit has {expected}.\n"
-            "Expected one name for each word of the fit. Pass the vocabulary of the fit."
-        )
 
 
 class EmptyDocumentsWarning(UserWarning):
@@ -362,7 +249,7 @@ class UnknownWordsWarning(UserWarning):
     def __init__(self, what: str, count: int, examples: Sequence[str]) -> None:
         super().__init__(
             f"{_tokens(count)} of {what} {_are(count)} not in the vocabulary and left out, "
-            f"e.g. {_listed(examples)}."
+            f"e.g. {listed(examples)}."
         )
 
 
@@ -372,17 +259,3 @@ def _tokens(count: int) -> str:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
-def _listed(words: Sequence[str]) -> str:
-    shown = ", ".join(_short(str(word)) for word in words[:5])
-    return f"{shown}, ..." if len(words) > 5 else shown
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,11 +1,11 @@
-"""The errors of corpora in files."""
+"""Errors of corpora in files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.topics.corpus.corpus_errors import CorpusError
+from lowerbound.errors.corpora import CorpusError
 
 
 class CorpusFileError(CorpusError):

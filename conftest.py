@@ -1,0 +1,29 @@
+"""What examples in docstrings may use: `lb`, `np`, and the program and data of `lb.fit`'s."""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _names_of_examples(request: pytest.FixtureRequest) -> None:
+    """The names of an example in a docstring, and a folder of its own to write to."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        return
+    import matplotlib
+    import numpy as np
+    import numpyro
+    import numpyro.distributions as dist
+
+    import lowerbound as lb
+
+    matplotlib.use("agg")
+
+    def coin(y: Any) -> None:
+        p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+        with numpyro.plate("tosses", len(y)):
+            numpyro.sample("y", dist.Bernoulli(p), obs=y)
+
+    names = request.getfixturevalue("doctest_namespace")
+    names.update(lb=lb, np=np, coin=coin, y=np.array([1, 0, 1, 1]))
+    request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))

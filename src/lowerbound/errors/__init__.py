@@ -1,0 +1,169 @@
+"""What went wrong: expected, found, where, what to do. Every error and warning of the library.
+
+In: the plain data of one failure. Out: an exception or a warning that builds its text from them,
+so that each text lives in one place. All errors are `LowerboundError`, which is a `ValueError`;
+an argument that cannot be used as it is, data or setting, is an `ArgumentError`.
+
+| module | what went wrong |
+|---|---|
+| `roots` | anything at all, and arguments: what to catch |
+| `unusable_data` | the data handed to a model |
+| `rows` | rows that are read a batch at a time |
+| `corpora`, `vocabularies`, `corpus_files` | documents of words |
+| `requests` | what was asked for cannot be had |
+| `programs` | what the NumPyro program says |
+| `derivation` | log p is no function of statistics, or no certified one |
+| `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
+| `convergence` | a fit is not what was planned |
+| `resources` | the machine lacks memory, time or a kernel |
+| `storage` | files that the library writes and reads back |
+
+`wording` says how names, counts and places are written. Nothing here imports the rest of the
+library.
+
+`coin` is the program in the example of `lb.fit`.
+
+>>> try:
+...     lb.fit(coin, np.array([1, 0, 2]))
+... except lb.errors.SupportError as error:
+...     print(error)
+Site 'y' (argument 'y') observes impossible values: y[2] = 2, 1 such entry   (...).
+Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask these entries, ...
+"""
+
+from lowerbound.errors.breakdown import (
+    DecreasingBoundError,
+    DecreasingBoundWarning,
+    ImproperPosteriorError,
+    LostPosteriorError,
+    NoFiniteBoundError,
+    NoFiniteStartError,
+    NoModeError,
+    ZeroDensityError,
+)
+from lowerbound.errors.convergence import ConvergenceWarning, LadderWarning
+from lowerbound.errors.corpora import (
+    CorpusError,
+    CorpusTypeError,
+    CountError,
+    EmptyDocumentsWarning,
+    UnknownWordsWarning,
+)
+from lowerbound.errors.corpus_files import CorpusFileError
+from lowerbound.errors.derivation import (
+    BlockError,
+    CertificateError,
+    NotConjugateError,
+    Residual,
+    UncertifiedError,
+)
+from lowerbound.errors.programs import (
+    DuplicateSiteError,
+    NoLatentSiteError,
+    NoObservedSiteError,
+    ParameterSiteError,
+    ShapeError,
+    SubsampledPlateError,
+    UnsupportedModelError,
+)
+from lowerbound.errors.requests import (
+    AugmentationError,
+    NoStructureError,
+    NotFittedError,
+    ReservedNameError,
+    UnfittedModelError,
+)
+from lowerbound.errors.resources import (
+    NativeKernelWarning,
+    TooLargeError,
+    TooLongToCompileError,
+    TooSlowError,
+)
+from lowerbound.errors.roots import ArgumentError, LowerboundError
+from lowerbound.errors.rows import BatchSizeError, RowError, StreamError
+from lowerbound.errors.storage import NotPlainError, ResumeWarning, StorageError
+from lowerbound.errors.unusable_data import (
+    DataTypeError,
+    EmptyDataError,
+    InfiniteDataError,
+    MissingDataError,
+    NaNDataError,
+    NaNSlopeError,
+    SupportError,
+    TooManyComponentsError,
+    UnusedDataError,
+    ZeroVarianceError,
+)
+from lowerbound.errors.vocabularies import VocabularyError
+
+__all__ = [
+    # roots
+    "ArgumentError",
+    "LowerboundError",
+    # unusable_data
+    "DataTypeError",
+    "EmptyDataError",
+    "InfiniteDataError",
+    "MissingDataError",
+    "NaNDataError",
+    "NaNSlopeError",
+    "SupportError",
+    "TooManyComponentsError",
+    "UnusedDataError",
+    "ZeroVarianceError",
+    # requests
+    "AugmentationError",
+    "NoStructureError",
+    "NotFittedError",
+    "ReservedNameError",
+    "UnfittedModelError",
+    # programs
+    "DuplicateSiteError",
+    "NoLatentSiteError",
+    "NoObservedSiteError",
+    "ParameterSiteError",
+    "ShapeError",
+    "SubsampledPlateError",
+    "UnsupportedModelError",
+    # derivation
+    "BlockError",
+    "CertificateError",
+    "NotConjugateError",
+    "Residual",
+    "UncertifiedError",
+    # breakdown
+    "DecreasingBoundError",
+    "DecreasingBoundWarning",
+    "ImproperPosteriorError",
+    "LostPosteriorError",
+    "NoFiniteBoundError",
+    "NoFiniteStartError",
+    "NoModeError",
+    "ZeroDensityError",
+    # resources
+    "NativeKernelWarning",
+    "TooLargeError",
+    "TooLongToCompileError",
+    "TooSlowError",
+    # convergence
+    "ConvergenceWarning",
+    "LadderWarning",
+    # storage
+    "NotPlainError",
+    "ResumeWarning",
+    "StorageError",
+    # rows
+    "BatchSizeError",
+    "RowError",
+    "StreamError",
+    # corpora
+    "CorpusError",
+    "CorpusTypeError",
+    "CountError",
+    "EmptyDocumentsWarning",
+    "UnknownWordsWarning",
+    # vocabularies
+    "VocabularyError",
+    # corpus_files
+    "CorpusFileError",
+]

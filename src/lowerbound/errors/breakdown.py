@@ -1,0 +1,118 @@
+"""Errors of numbers: a bound that falls or is not finite, no start, no mode, no mass found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowerbound.errors.roots import ArgumentError, LowerboundError
+from lowerbound.errors.wording import quoted
+
+
+class DecreasingBoundError(LowerboundError):
+    """A coordinate sweep lowered the ELBO beyond rounding."""
+
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
+
+
+class DecreasingBoundWarning(UserWarning):
+    """A coordinate sweep lowered the ELBO beyond rounding (at run time a warning)."""
+
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
+
+
+def _decrease(before: float, after: float, sweep: int, sites: Sequence[str]) -> str:
+    cause = f", when the block of {quoted(sites)} was updated" if sites else ""
+    return (
+        f"The ELBO fell from {before!r} to {after!r} nats in sweep {sweep}{cause}.\n"
+        "Expected a coordinate sweep never to lower it. This is a fault or a loss of precision: "
+        "the fit is not reported as converged."
+    )
+
+
+class ZeroDensityError(LowerboundError):
+    """A fit reaches where the density is zero, so that its bound is not finite."""
+
+    def __init__(self, share: float, draws: int, sites: Sequence[str] = ()) -> None:
+        self.share = share
+        super().__init__(
+            "\n".join(
+                [
+                    f"The ELBO is not finite: the density is zero, or no number, at {share:.1%} of "
+                    f"{draws} draws of q.",
+                    *(f"  {site}" for site in sites),
+                    "Expected a density that is positive nearly everywhere that q reaches. Give "
+                    "the sites supports that leave out what is impossible (a truncated prior, "
+                    "bounds of a Uniform), write the program so that it is finite there, or use "
+                    "method=lb.Gaussian(init={site: value, ...}) to start well inside.",
+                ]
+            )
+        )
+
+
+class NoFiniteStartError(LowerboundError):
+    """The log density is not finite at any point tried."""
+
+    def __init__(self, tried: int, sites: Sequence[str], what: str = "log density") -> None:
+        lines = [f"  {site}" for site in sites]
+        super().__init__(
+            "\n".join(
+                [
+                    f"The {what} is not finite at any of {tried} starting points: the median "
+                    "of the prior, zero, and points around them.",
+                    *lines,
+                    "Expected a point where it is finite. Give one with lb.Gaussian(init={site: "
+                    "value, ...}), or correct the data or the prior of that site.",
+                ]
+            )
+        )
+
+
+class NoFiniteBoundError(LowerboundError):
+    """The ELBO is finite at no start."""
+
+    def __init__(self, tried: int) -> None:
+        super().__init__(
+            f"The ELBO is finite at none of {tried} starting points of the Gaussian.\n"
+            "Expected a point where it is. Give one with lb.Gaussian(sites=..., init={site: "
+            "value, ...})."
+        )
+
+
+class ImproperPosteriorError(LowerboundError):
+    """The posterior has a flat direction; `shown` where its priors are flat along it too."""
+
+    def __init__(self, entries: Sequence[str], shown: bool = True) -> None:
+        names = quoted(entries)
+        text = (
+            f"The posterior is improper: its log density is flat, or rises for ever, along {names} "
+            "on the unconstrained space.\n"
+            f"Expected a posterior that integrates to one. Give {names} a proper prior, or drop "
+            "what the data cannot tell apart."
+        )
+        unknown = (
+            f"The Gaussian runs off along {names} on the unconstrained space: as far as it was "
+            "followed, the log density is flat there, or rises.\n"
+            "Expected a posterior that ends. Start near its mass with lb.Gaussian(init={site: "
+            f"value, ...}}), give {names} a narrower prior, or drop what the data cannot tell "
+            "apart."
+        )
+        super().__init__(text if shown else unknown)
+
+
+class NoModeError(LowerboundError):
+    """The log density has no maximum."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        names = quoted(entries)
+        super().__init__(
+            f"The log density has no mode: it goes on rising along {names} on the unconstrained "
+            "space, as that of a hierarchy does where its scale goes to zero.\n"
+            'Expected a maximum for Laplace\'s approximation. Use engine="auto", which averages '
+            "over the density instead."
+        )
+
+
+class LostPosteriorError(ArgumentError):
+    """A search over scalars did not find where their posterior begins and ends."""

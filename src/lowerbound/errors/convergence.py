@@ -1,0 +1,20 @@
+"""Warnings of fits that are not what was planned."""
+
+from __future__ import annotations
+
+
+class ConvergenceWarning(UserWarning):
+    """A fit stopped before it converged."""
+
+    def __init__(self, reason: str, remedy: str = "Raise the limit, or loosen tolerance.") -> None:
+        super().__init__(f"The fit stopped before it converged: {reason}.\n{remedy}")
+
+
+class LadderWarning(UserWarning):
+    """A rung of the ladder did not hold when it was tried, and the next one was taken."""
+
+    def __init__(self, tried: str, reason: str, taken: str) -> None:
+        super().__init__(
+            f"The rung '{tried}', which lb.explain names, was given up: {reason} The fit is that "
+            f"of the rung '{taken}' instead; fit.plan says what it did."
+        )

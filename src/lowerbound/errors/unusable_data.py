@@ -1,0 +1,177 @@
+"""Errors of the data handed to a model: found, where, and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.wording import bare, counted, entry_of, quoted
+
+
+class DataTypeError(ArgumentError):
+    """A data array is not numeric and real (text, objects, complex numbers, dates)."""
+
+    def __init__(self, argument: str, dtype: str, shape: tuple[int, ...]) -> None:
+        advice = "Convert it to numbers, e.g. categories to codes with pandas.factorize(x)[0]."
+        if dtype.startswith("complex"):
+            advice = "Pass real and imaginary parts as two real arrays."
+        elif dtype.startswith(("datetime", "timedelta")):
+            advice = "Pass times as numbers, counted from a reference date."
+        super().__init__(
+            f"Argument '{argument}' has dtype {dtype}, shape {shape}.\n"
+            f"Expected a real array: float, int or bool. {advice}"
+        )
+
+
+class NaNDataError(ArgumentError):
+    """NaN in a data array reaches the density of some site.
+
+    `site` is one whose parameters depend on the argument, where there is one.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        index: tuple[int, ...],
+        count: int,
+        shape: tuple[int, ...],
+        site: str | None = None,
+    ) -> None:
+        advice = (
+            f"Mark missing entries with numpy.ma.masked_invalid({argument}), or put any valid "
+            "number there and exclude the entry with numpyro.handlers.mask."
+        )
+        if site is not None:
+            advice = (
+                f"The distribution of site '{site}' depends on them. Leave these rows out, or give "
+                "the missing entries a prior with numpyro.sample and put its value there by "
+                f"jnp.where(jnp.isnan({argument}), ..., {argument})."
+            )
+        super().__init__(
+            f"Argument '{argument}' holds {counted(count, 'NaN')}, the first at "
+            f"{entry_of(argument, index)}, shape {shape}.\nExpected finite numbers. {advice}"
+        )
+
+
+class NaNSlopeError(ArgumentError):
+    """A program computes with NaN and leaves the result out, but its slope stays NaN."""
+
+    def __init__(
+        self, argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], site: str
+    ) -> None:
+        super().__init__(
+            f"Argument '{argument}' holds {counted(count, 'NaN')}, the first at "
+            f"{entry_of(argument, index)}, shape {shape}. The log density leaves them out, but its "
+            f"slope in site '{site}' does not: there 0 * NaN is NaN.\n"
+            "Expected no NaN in what a latent site is computed with. Put numbers there before: "
+            f"{argument} = jnp.where(jnp.isnan({argument}), 0.0, {argument})."
+        )
+
+
+class InfiniteDataError(ArgumentError):
+    """A data array holds an infinite value."""
+
+    def __init__(
+        self, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
+    ) -> None:
+        super().__init__(
+            f"Argument '{argument}' holds an infinite value, {value} at "
+            f"{entry_of(argument, index)}, shape {shape}.\n"
+            "Expected finite numbers. Remove the entry, or mark it as missing with "
+            f"numpy.ma.masked_invalid({argument})."
+        )
+
+
+class EmptyDataError(ArgumentError):
+    """A data array has no entries."""
+
+    def __init__(self, argument: str, shape: tuple[int, ...]) -> None:
+        super().__init__(
+            f"Argument '{argument}' is empty: shape {shape}.\n"
+            "Expected at least one entry along every axis. Check the selection that made it."
+        )
+
+
+class MissingDataError(ArgumentError):
+    """Missing entries of an argument are used for something other than being observed."""
+
+    @classmethod
+    def not_observed(cls, argument: str, count: int, site: str, where: str) -> MissingDataError:
+        """The missing entries reach the parameters of a site."""
+        return cls(
+            f"Argument '{argument}' has {counted(count, 'missing entry', 'missing entries')} that "
+            f"the distribution of site '{site}' depends on   ({where}).\n"
+            "Expected missing entries only in observed values. Model that variable as a latent "
+            f"site: give the missing entries of '{argument}' a prior with numpyro.sample."
+        )
+
+    @classmethod
+    def partial_event(
+        cls, argument: str, site: str, where: str, index: tuple[int, ...], event: tuple[int, ...]
+    ) -> MissingDataError:
+        """Part of one multivariate observation is missing."""
+        return cls(
+            f"Site '{site}' has an observation that is partly missing: row {bare(index)}, "
+            f"event shape {event}, argument '{argument}'   ({where}).\n"
+            "Expected each event to be observed or missing as a whole. Mark the whole row as "
+            "missing, or give the components independent distributions."
+        )
+
+
+class UnusedDataError(ArgumentError):
+    """No site of the model depends on the values of any data argument."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(
+            f"The model ignores its data: no site depends on the values of {quoted(arguments)}.\n"
+            "Expected some site to be observed (obs=...) or to depend on them. Check that the "
+            "model uses its arguments."
+        )
+
+
+class SupportError(ArgumentError):
+    """An observation is impossible under its distribution."""
+
+    def __init__(
+        self,
+        site: str,
+        where: str,
+        distribution: str,
+        support: str,
+        argument: str | None,
+        index: tuple[int, ...],
+        value: str,
+        count: int,
+        *,
+        negative_count: bool = False,
+    ) -> None:
+        source = "" if argument is None else f" (argument '{argument}')"
+        entry = entry_of(argument or site, index)
+        problem = "negative counts" if negative_count else "impossible values"
+        super().__init__(
+            f"Site '{site}'{source} observes {problem}: {entry} = {value}, "
+            f"{counted(count, 'such entry', 'such entries')}   ({where}).\n"
+            f"Expected values in the support of {distribution}: {support}. Correct the data, mask "
+            "these entries, or choose another distribution."
+        )
+
+
+class ZeroVarianceError(ArgumentError):
+    """A column of the data is constant where its spread is needed."""
+
+    def __init__(self, argument: str, column: int | None, value: float) -> None:
+        part = f"Argument '{argument}'" if column is None else f"Column {column} of '{argument}'"
+        super().__init__(
+            f"{part} has zero variance: every entry is {value:g}.\n"
+            "Expected values that vary. Drop the column, or give its scale a fixed value."
+        )
+
+
+class TooManyComponentsError(ArgumentError):
+    """More components are asked for than there are rows of data."""
+
+    def __init__(self, argument: str, components: int, rows: int) -> None:
+        super().__init__(
+            f"{argument} = {components} components for {rows} rows of data.\n"
+            f"Expected at most one component per row. Use {argument} <= {rows}."
+        )
