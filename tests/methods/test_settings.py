@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lowerbound as lb
-from lowerbound.bound.divergence import Divergence
+from lowerbound.bound.divergences import Divergence
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.values import AROUND, METHODS, as_method
 from lowerbound.run.method import CHECKPOINTS, DEVICES, SINGLE, STREAMS

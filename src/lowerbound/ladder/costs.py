@@ -20,18 +20,18 @@ from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.engines import draw_sizes
-from lowerbound.methods.gaussian.gaussians import (
+from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
+from lowerbound.methods.gaussian.unconstrained_methods import (
     FULL_BELOW,
     Gaussian,
     Laplace,
     UnconstrainedMethod,
 )
-from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.gaussian_inner import DRAWS
-from lowerbound.methods.grid.given import Given
+from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.partial.over import Over
-from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.ladder.case import GRID, Case, Tried, listed
-from lowerbound.methods.gaussian.gaussians import Gaussian
-from lowerbound.methods.grid.given import Given
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
+from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.grid.scalar_sites import (
     affordable,
     scalars_to_condition,

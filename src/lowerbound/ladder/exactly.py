@@ -12,8 +12,8 @@ from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.ladder.case import Case, Tried, by_quadrature, entry, independent, listed
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.gaussians import FULL_BELOW
-from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW
+from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.model import trace_model
 from lowerbound.rewrite.augment import augmented, possible
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowerbound.ladder.case import GRID, Case, Tried, listed
-from lowerbound.methods.gaussian.gaussians import FULL_BELOW, Gaussian
-from lowerbound.methods.grid.given import Given
+from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW, Gaussian
+from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.grid.scalar_sites import FEW_GIVEN, affordable, observed_scales, size_of
 from lowerbound.methods.partial.given_program import sites_to_cover
 from lowerbound.methods.partial.given_sites import wide_enough

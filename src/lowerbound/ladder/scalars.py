@@ -8,9 +8,9 @@ from lowerbound.compute.engine import derived
 from lowerbound.errors import Residual
 from lowerbound.joint.derive import domain_of
 from lowerbound.ladder.case import GRID, Case, Tried, by_quadrature, entry, independent, listed
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import conditioned as program_given
-from lowerbound.methods.grid.given import MOST, Given
+from lowerbound.methods.grid.given_scalars import MOST, Given
 from lowerbound.methods.grid.scalar_sites import (
     NODES,
     affordable,

@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.gaussians import (
+from lowerbound.methods.gaussian.unconstrained_methods import (
     Delta,
     Gaussian,
     Laplace,
     ScoreMatching,
     StochasticGaussian,
 )
-from lowerbound.methods.grid.given import Given
+from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
-from lowerbound.methods.rewriting.augmented import Augmented
+from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 from lowerbound.run.method import Method

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowerbound.bound.divergence import KL, Divergence
+from lowerbound.bound.divergences import KL, Divergence
 from lowerbound.errors import ArgumentError
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem

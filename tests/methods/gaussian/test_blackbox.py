@@ -11,7 +11,7 @@ import pytest
 
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
 

@@ -15,7 +15,7 @@ from lowerbound.errors import (
     UnsupportedModelError,
 )
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 
 

@@ -11,7 +11,7 @@ from lowerbound.ascent.gaussian_step import CONVERGED, advance, begin
 from lowerbound.bound.draws import cubature, normal_draws
 from lowerbound.bound.fixed_draws import averaged, points
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.gaussian_inner import gaussian_solver
 from lowerbound.model import trace_model

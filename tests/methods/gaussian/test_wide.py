@@ -15,9 +15,9 @@ from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, NoStructureError
 from lowerbound.family.densities.unconstrained import covariance as covariance_of
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.gaussians import Gaussian
 from lowerbound.methods.gaussian.sparsity import dense, sparsity_of
 from lowerbound.methods.gaussian.target import target_for
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
 

@@ -22,12 +22,12 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import choose
 from lowerbound.methods.gaussian.climbs import GaussianRun, Solution, Watch, draw_seed
 from lowerbound.methods.gaussian.engines import LIMIT, MOST_STAGES, solve_fixed, solve_match
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.laplace import solve_delta, solve_laplace
 from lowerbound.methods.gaussian.noisy import solve_stochastic
 from lowerbound.methods.gaussian.sparse_newton import solve_newton
 from lowerbound.methods.gaussian.starts import WITHIN, at_fault
 from lowerbound.methods.gaussian.target import Target
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.methods.gaussian.wide import choose_wide
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates

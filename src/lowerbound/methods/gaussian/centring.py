@@ -23,9 +23,9 @@ from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.engines import ascend, begin_climbs, draw_sizes
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.together import Climb
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.model import Model, Site
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence

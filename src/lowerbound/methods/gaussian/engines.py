@@ -17,7 +17,6 @@ from lowerbound.cost import allowance, numbers_computed
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.starts import (
     ONE_MODE,
     climb,
@@ -28,6 +27,7 @@ from lowerbound.methods.gaussian.starts import (
 )
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.together import Climb
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.run.bar import Bar
 
 LIMIT, LEAST_LIMIT = 200, 40  # iterations for one set of draws, and where they are dear

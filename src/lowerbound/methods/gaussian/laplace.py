@@ -18,9 +18,9 @@ from lowerbound.errors import NoModeError
 from lowerbound.methods.gaussian.climbs import Solution, Watch
 from lowerbound.methods.gaussian.derivatives import hessian, third
 from lowerbound.methods.gaussian.engines import begin_climbs, restart
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.together import Climb
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 
 LIMIT = 100  # steps of Newton's method, and of the delta method
 REST = 1e-8  # standard deviations that a last step of Newton's method moves

@@ -17,8 +17,8 @@ from lowerbound.compiled import jit, quickly
 from lowerbound.cost import allowance, mapped
 from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.methods.gaussian.engines import starts_of
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import POINT, Target, in_precision, value_and_gradient
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 
 LEAST_RATE = 1e-3  # the rate falls tenfold, or so, each time that the ELBO rests
 WINDOWS = 100

@@ -13,8 +13,8 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.centring import named_sites, plan_note, sites_to_try
 from lowerbound.methods.gaussian.climbs import GaussianRun
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.target import target_for
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.methods.gaussian.wide import Wide, wide_for
 from lowerbound.methods.rewriting.summed_out import summed_out
 from lowerbound.result.answer import Answer, Stop

@@ -15,10 +15,10 @@ from lowerbound.cost import allowance
 from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
 from lowerbound.methods.gaussian.curvature import second_derivatives
 from lowerbound.methods.gaussian.engines import AGREED, COARSE, LIMIT, SHARE, starts_of
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
 from lowerbound.methods.gaussian.sparsity import Sparsity, curvature_work, work
 from lowerbound.methods.gaussian.starts import WITHIN, at_fault, improper
 from lowerbound.methods.gaussian.target import Target
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 
 STAGES = (32, 128, 512)  # draws, until fresh ones agree
 DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are dear

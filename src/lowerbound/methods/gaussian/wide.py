@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.errors import ZeroDensityError
+from lowerbound.errors import NoStructureError, ZeroDensityError
 from lowerbound.methods.gaussian.centring import (
     MARGIN,
     Choice,
@@ -19,10 +19,10 @@ from lowerbound.methods.gaussian.centring import (
     with_centring,
 )
 from lowerbound.methods.gaussian.engines import starts_of
-from lowerbound.methods.gaussian.gaussians import FULL_BY_NEWTON, UnconstrainedMethod
 from lowerbound.methods.gaussian.sparse_newton import Surface, Walk, measured, race
 from lowerbound.methods.gaussian.sparsity import Sparsity, affordable, dense, pays, sparsity_of
 from lowerbound.methods.gaussian.target import Target, target_for
+from lowerbound.methods.gaussian.unconstrained_methods import FULL_BY_NEWTON, UnconstrainedMethod
 from lowerbound.model import Model
 from lowerbound.rewrite.noncentred import centring_name
 

@@ -26,9 +26,9 @@ from lowerbound.methods.coordinate.begin import assignments, check_components, g
 from lowerbound.methods.coordinate.start import chances
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
 from lowerbound.methods.gaussian.engines import AGREED, MOST_STAGES, SHARE, draw_sizes
-from lowerbound.methods.gaussian.gaussians import FULL_BELOW, Gaussian
 from lowerbound.methods.gaussian.starts import WIDTH
 from lowerbound.methods.gaussian.target import target_for
+from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW, Gaussian
 from lowerbound.methods.gaussian.wide import wide_for
 from lowerbound.methods.partial.given_program import given_sites
 from lowerbound.methods.partial.in_turn import (

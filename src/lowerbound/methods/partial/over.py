@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem

@@ -12,7 +12,7 @@ from lowerbound.ascent import State
 from lowerbound.compute.engine import derived
 from lowerbound.compute.versions import versions
 from lowerbound.errors import ArgumentError, UnsupportedModelError
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.score.finite_program import score_program
 from lowerbound.methods.score.score_functions import draws_of, run_score
 from lowerbound.model import Model

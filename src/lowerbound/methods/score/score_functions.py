@@ -25,7 +25,7 @@ from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbs import Watch, draw_seed
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.score.finite_program import (
     MOST_COUNTS,
     ScoreProgram,

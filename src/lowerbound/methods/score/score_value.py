@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lowerbound.methods.gaussian.gaussians import UnconstrainedMethod
+from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lowerbound.bound.divergence import Divergence, Fisher, Local
+from lowerbound.bound.divergences import Divergence, Fisher, Local
 from lowerbound.run.method import COUNT, SINGLE, Method, is_count, is_size
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem

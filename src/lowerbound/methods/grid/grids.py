@@ -19,8 +19,8 @@ from lowerbound.errors import LostPosteriorError, LowerboundError
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.engines import begin_climbs
-from lowerbound.methods.gaussian.gaussians import Gaussian
 from lowerbound.methods.gaussian.target import target_for
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import (
     Solver,
     conditioned,
@@ -45,7 +45,7 @@ from lowerbound.run.walking import Standing, Walking
 
 def planned_grid(problem: Problem, sites: tuple[str, ...], method: Method) -> Planned[Any]:
     """A grid over `sites`; discrete sites are summed out before Gaussians."""
-    from lowerbound.methods.grid.given import Given
+    from lowerbound.methods.grid.given_scalars import Given
 
     model = problem.model
     transforms_of(model, sites)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.gaussians import Gaussian
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.run.method import Method, is_same
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
@@ -59,6 +59,6 @@ class Given(Method):
 
     def plan(self, problem: Problem) -> Planned[Any]:
         """The plan of the program with theta observed, and a grid."""
-        from lowerbound.methods.grid.gridded import planned_grid
+        from lowerbound.methods.grid.grids import planned_grid
 
         return planned_grid(problem, tuple(self.sites), self.method)
