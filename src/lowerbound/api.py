@@ -68,7 +68,7 @@ def fit(
         found = chosen(problem, method)
         check_abilities(found.method, problem, checkpoint is not None)
         kept = as_checkpoint(checkpoint)
-        keep = start_keeping(kept, problem, found.method, tuple(map(str, found.rungs)))
+        keep = start_keeping(kept, problem, found.method, found.lines)
         fitted = _climbed(found, method, progress, keep)
     return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
 

@@ -44,8 +44,9 @@ def fitted(name: str, devices, restarts: int = 1, sweeps: int = 6):
     """A few sweeps on a model of the zoo, whether or not they converge."""
     case = case_of(name)
     args, kwargs = case.arguments(0)
-    method = lb.CAVI(restarts=restarts, tolerance=0.0, max_sweeps=sweeps, devices=devices)
-    return lb.fit(case.model, *args, method=method, progress=False, **kwargs)
+    method = lb.CAVI(restarts=restarts, tolerance=0.0, max_sweeps=sweeps)
+    with lb.computing(devices=devices):
+        return lb.fit(case.model, *args, method=method, progress=False, **kwargs)
 
 
 def assert_same(one, many) -> None:
@@ -121,7 +122,8 @@ def process(address: str, rank: int, folder: str) -> None:
         fit.save(f"{folder}/{name}-{rank}.lb")
     other = np.arange(6.0) + rank
     try:
-        lb.fit(case_of("univariate_mixture").model, other, K=2, method=lb.CAVI(devices="all"))
+        with lb.computing(devices="all"):
+            lb.fit(case_of("univariate_mixture").model, other, K=2, method=lb.CAVI())
     except ArgumentError as error:
         print(error)
     jax.distributed.shutdown()

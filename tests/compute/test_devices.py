@@ -168,13 +168,18 @@ def test_rows_that_do_not_divide():
     assert three.padded(4) == 6
 
 
+def fit_on(devices, model, *args):
+    with lb.computing(devices=devices):
+        return lb.fit(model, *args, method=lb.CAVI())
+
+
 def test_a_model_without_a_data_plate():
     def model(y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
     with pytest.raises(ArgumentError) as caught:
-        lb.fit(model, np.arange(4.0), method=lb.CAVI(devices=1))
+        fit_on(1, model, np.arange(4.0))
     assert str(caught.value) == (
         "devices spreads the rows of the data, but the model has no data plate: its observations "
         "are not declared independent.\nPut the observed sites into one numpyro.plate, or use "
@@ -190,7 +195,7 @@ def coupled(y):
 
 def test_rows_that_share_a_factor():
     with pytest.raises(ArgumentError) as caught:
-        lb.fit(coupled, np.arange(4.0), method=lb.CAVI(devices=1))
+        fit_on(1, coupled, np.arange(4.0))
     assert str(caught.value) == (
         "devices spreads the rows of the data, but one factor of 'z' couples them.\n"
         "Use devices=None, or lb.CAVI(blocks=...) with a factor of its own for every row."
@@ -205,7 +210,7 @@ def test_rows_that_are_updated_in_turn():
             numpyro.sample("y", dist.Normal(2.0 * z * before, 1.0), obs=y)
 
     with pytest.raises(ArgumentError) as caught:
-        lb.fit(model, np.arange(4.0), method=lb.CAVI(devices=1))
+        fit_on(1, model, np.arange(4.0))
     assert str(caught.value) == (
         "devices spreads the rows of the data, but the rows of 'z' meet in one term and are "
         "updated one after the other.\nUse devices=None."

@@ -31,6 +31,7 @@ from lowerbound.methods.gaussian.noisy import EFFORTS, affordable_effort, solve_
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.model import trace_model
 from lowerbound.run.bar import Bar
+from lowerbound.run.problem import Problem
 
 
 def test_the_speed_of_the_machine_is_measured_once():
@@ -100,7 +101,7 @@ def mean(y):
     ("model", "args", "other"),
     [
         (groups, (GROUP, RNG.normal(size=400) + GROUP / 50), "lb.CAVI()"),
-        (recursion, (np.tile(SERIES, 100),), "lb.Gaussian(engine='laplace')"),
+        (recursion, (np.tile(SERIES, 100),), "lb.Laplace()"),
         (mean, (SERIES,), None),
     ],
 )
@@ -125,13 +126,13 @@ def test_more_rows_more_numbers_and_more_nodes_cost_more():
     with jax.enable_x64(True):
 
         def work(model, *args, method):
-            return work_of(trace_model(model, args), method, args, {})
+            return work_of(Problem(model, args), method)
 
         short = work(recursion, SERIES, method=lb.Gaussian())
         long = work(recursion, np.tile(SERIES, 50), method=lb.Gaussian())
         assert long.numbers > 3 * short.numbers
-        grid = work(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("tau",)))
-        finer = work(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("mu", "tau")))
+        grid = work(schools, SIGMA, EFFECTS, method=lb.Given(("tau",)))
+        finer = work(schools, SIGMA, EFFECTS, method=lb.Given(("mu", "tau")))
         assert finer.numbers > grid.numbers
         assert work(recursion, SERIES, method=lb.CAVI()) is None  # it has no such fit
 
@@ -139,9 +140,8 @@ def test_more_rows_more_numbers_and_more_nodes_cost_more():
 def test_rows_by_the_hundred_thousand_are_cheaper_in_batches():
     y = RNG.normal(size=300_000)
     with jax.enable_x64(True):
-        model = trace_model(mean, (y,))
-        work = work_of(model, lb.CAVI(), (y,), {})
-        found = cheaper(model, lb.CAVI(), work, (y,), {})
+        problem = Problem(mean, (y,))
+        found = cheaper(problem, lb.CAVI(), work_of(problem, lb.CAVI()))
     assert found is not None
     assert found.method == "lb.SVI()"
 
@@ -250,8 +250,8 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(api, "at_most", noted)
     monkeypatch.setattr(api, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    module = importlib.import_module("lowerbound.methods.grid.structured")
-    monkeypatch.setattr(module, "run_conditioned", slow)
+    module = importlib.import_module("lowerbound.methods.grid.grids")
+    monkeypatch.setattr(module, "refinements", slow)
     with pytest.warns(LadderWarning):
         fit = lb.fit(twisted, np.array([0.3, 0.8]))
     assert "Gaussian" in fit.method
@@ -264,8 +264,8 @@ def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):
     def lost(*args, **kwargs):
         raise LostPosteriorError(f"{reason}\nExpected one.")
 
-    module = importlib.import_module("lowerbound.methods.grid.structured")
-    monkeypatch.setattr(module, "run_conditioned", lost)
+    module = importlib.import_module("lowerbound.methods.grid.grids")
+    monkeypatch.setattr(module, "refinements", lost)
     with pytest.warns(LadderWarning) as caught:
         fit = lb.fit(schools, SIGMA, EFFECTS)
     assert str(caught[0].message) == (
@@ -275,7 +275,7 @@ def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):
     assert f"   conditioned: given up: {reason}" in fit.plan.ladder
     assert fit.plan.ladder[-1].startswith("-> coordinate ascent")
     with pytest.raises(LostPosteriorError):
-        lb.fit(schools, SIGMA, EFFECTS, method=lb.CAVI(condition=("tau",)))
+        lb.fit(schools, SIGMA, EFFECTS, method=lb.Given(("tau",)))
 
 
 def unrolled(y=None):

@@ -26,7 +26,7 @@ def test_not_conjugate():
         "  Site 'w' enters site 'y' through softplus(w)   (model.py:14)\n"
         "  statistics of MultivariateNormal: w, w w';  left over: softplus(w)\n"
         'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact '
-        "update exists. Or augment the site: lb.CAVI(augment={...})."
+        "update exists. Or augment the site: lb.Augmented({site: ...}, lb.CAVI())."
     )
 
 

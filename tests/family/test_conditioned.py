@@ -9,12 +9,11 @@ import pytest
 from numpyro.distributions import biject_to, constraints
 from scipy import stats
 
+import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.data import eight_schools
 from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.gridded import Interpolated, NodeMixture
-from lowerbound.methods.grid.conditioning import run_conditioned
-from lowerbound.model import trace_model
 
 QUANTILES = np.array([1e-4, 0.05, 0.3, 0.5, 0.8, 0.999])
 
@@ -227,8 +226,7 @@ def chooser(y):
 def test_a_discrete_site_has_its_probabilities():
     y = np.array([1.5])
     with jax.enable_x64(True):
-        fit = run_conditioned(trace_model(chooser, (y,)), (y,), {}, ("p",))
-        law = fit.family.marginal(fit.parameters, "c")
+        law = lb.fit(chooser, y, method=lb.Given(("p",))).posterior["c"]
         ratio = stats.norm.pdf(1.5, 2.0) / stats.norm.pdf(1.5, 0.0)
         np.testing.assert_allclose(law.probs[1], ratio / (1 + ratio), rtol=1e-6)
 
@@ -246,12 +244,12 @@ def test_draws_of_a_hierarchy_keep_the_dependence_on_its_scale():
     data = eight_schools()
     args = (np.asarray(data["sigma"], float), np.asarray(data["y"], float))
     with jax.enable_x64(True):
-        fit = run_conditioned(trace_model(schools, args), args, {}, ("tau",))
+        fit = lb.fit(schools, *args, method=lb.Given(("tau",)))
         for seed in (0, 1):
-            drawn = fit.family.sample(fit.parameters, jax.random.key(seed), (4000,))
+            drawn = fit.sample(4000, seed=seed)
             for site in ("mu", "tau", "theta"):
-                mean, variance = fit.family.moments(fit.parameters, site)
-                error = abs(drawn[site].mean(axis=0) - mean) / np.sqrt(variance / 4000)
+                error = abs(drawn[site].mean(axis=0) - fit.mean(site)) / fit.sd(site)
+                error *= np.sqrt(4000)
                 assert np.max(error) < 4
             spread = np.asarray(drawn["theta"]).std(axis=1)
             # Given tau, the spread of eight effects is tau times a chi: strongly tied to it.

@@ -9,7 +9,8 @@ import pytest
 from numpyro.distributions import constraints
 
 import lowerbound as lb
-from lowerbound.ladder.rungs import chosen_route
+from lowerbound.ladder.rungs import chosen
+from lowerbound.run.problem import Problem
 
 YEAR = np.arange(1952.0, 2014.0)
 WARMTH = 9.3 + 0.02 * (YEAR - 1983) + np.random.default_rng(1).normal(0, 1.1, 62)
@@ -73,8 +74,8 @@ def volatility(y):
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (trend, "CAVI(condition=('log_sigma',))"),
-        (looped_trend, "CAVI(condition=('alpha', 'beta', 'log_sigma'))"),
+        (trend, "Given(('log_sigma',))"),
+        (looped_trend, "Given(('alpha', 'beta', 'log_sigma'))"),
     ],
     ids=["a log scale on a grid", "a ridge of three scalars"],
 )
@@ -97,7 +98,7 @@ def test_a_trend_over_years_has_its_student_law(model, expected):
 def test_the_noise_of_a_curve_is_on_a_grid():
     """q(sigma) q(z | sigma) contains the Gaussian of all sites, so that its ELBO is no lower."""
     fit = lb.fit(growth, TIME, GROWN)
-    assert fit.method == "Gaussian(condition=('sigma',))"
+    assert fit.method == "Given(('sigma',), method=Gaussian())"
     whole = lb.fit(growth, TIME, GROWN, method=lb.Gaussian())
     assert fit.elbo > whole.elbo + 2 * whole.elbo_error
     assert fit.plan.ladder[-1] == (
@@ -110,9 +111,9 @@ def test_a_grid_of_gaussians_must_be_affordable():
     """There is none for solvers, nor where much would be left that the scalar sets no scale of."""
 
     def method(model, *args):
-        return repr(chosen_route(model, "auto", args, {}).method)
+        return repr(chosen(Problem(model, args), "auto").method)
 
     assert method(solved_growth, TIME, GROWN) == "Gaussian()"
-    assert method(walk, np.linspace(-1, 1, 10)) == "Gaussian(condition=('log_sigma',))"
+    assert method(walk, np.linspace(-1, 1, 10)) == "Given(('log_sigma',), method=Gaussian())"
     assert method(walk, np.linspace(-1, 1, 50)) == "Gaussian()"
     assert method(volatility, np.linspace(-1, 1, 10)) == "Gaussian()"

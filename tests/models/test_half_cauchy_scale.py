@@ -52,8 +52,8 @@ def test_conditioned_on_the_scale_the_posterior_is_exact():
     """q(sigma) q(mu | sigma) is the posterior: the ELBO is the evidence, and above mean field's."""
     (x,), _ = arguments(0)
     fit = lb.fit(model, x)
-    assert fit.method == "CAVI(condition=('sigma',))"
+    assert fit.method == "Given(('sigma',))"
     assert fit.elbo == pytest.approx(evidence(x), abs=1e-6)
     assert lb.fit(model, x, method=lb.CAVI()).elbo < fit.elbo
-    both = lb.fit(model, x, method=lb.CAVI(condition=("mu", "sigma")))
+    both = lb.fit(model, x, method=lb.Given(("mu", "sigma")))
     assert both.elbo == pytest.approx(evidence(x), abs=1e-4)

@@ -169,7 +169,7 @@ def expanded(y):
 
 @pytest.mark.parametrize(
     "method",
-    ["auto", lb.CAVI(), lb.Gaussian(), lb.Gaussian(sites=("mu",)), lb.CAVI(condition=("mu",))],
+    ["auto", lb.CAVI(), lb.Gaussian(), lb.Over(("mu",)), lb.Given(("mu",))],
     ids=["auto", "CAVI", "Gaussian", "Gaussian of some", "grid"],
 )
 def test_a_site_with_sample_shape(method):

@@ -33,7 +33,7 @@ class NotConjugateError(LowerboundError):
 
     remedy: ClassVar[str] = (
         'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact '
-        "update exists. Or augment the site: lb.CAVI(augment={...})."
+        "update exists. Or augment the site: lb.Augmented({site: ...}, lb.CAVI())."
     )
 
     def __init__(

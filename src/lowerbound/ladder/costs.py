@@ -67,7 +67,7 @@ def cheaper(problem: Problem, method: Method, work: Work) -> Alternative | None:
     for other in _below(problem, method):
         found = work_of(problem, other)
         if found is not None and _size(found) < 0.9 * _size(work):
-            return Alternative(f"lb.{other!r}", found)
+            return Alternative(other.code, found)
     return None
 
 

@@ -82,7 +82,12 @@ class Chosen:
     @property
     def plan(self) -> Plan:
         """The plan, with how the method was chosen."""
-        return replace(self.planned.plan, ladder=tuple(map(str, self.rungs)))
+        return replace(self.planned.plan, ladder=self.lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The rungs as a plan prints them."""
+        return tuple(map(str, self.rungs))
 
     @property
     def taken(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,12 +57,24 @@ class Method(ABC):
 
     def __repr__(self) -> str:
         """The method with the settings that are not the default ones, data in short."""
-        changed = [
-            f"{f.name}={_short(f.name, value)}"
-            for f in fields(self)  # type: ignore[arg-type]
-            if not is_same(value := getattr(self, f.name), f.default)
-        ]
-        return f"{self.name}({', '.join(changed)})"
+        return self._text("")
+
+    @property
+    def code(self) -> str:
+        """The same as a user writes it."""
+        return self._text("lb.")
+
+    def _text(self, prefix: str) -> str:
+        parts = []
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            needed = one.default is MISSING and one.default_factory is MISSING
+            text = value._text(prefix) if isinstance(value, Method) else _short(one.name, value)
+            if needed:
+                parts.append(text)
+            elif not is_same(value, _default(one)):
+                parts.append(f"{one.name}={text}")
+        return f"{prefix}{self.name}({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and is_same(self.settings(), other.settings())
@@ -82,6 +94,10 @@ def is_size(value: Any) -> bool:
 
 
 COUNT = "an integer of at least 1"
+
+
+def _default(one: Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def _short(name: str, value: Any) -> str:

@@ -64,12 +64,12 @@ def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
         lines = ['computing got precision="float32"', "computes in double precision", "Drop it"]
     elif problem.streams and STREAMS not in method.abilities:
         raise ArgumentError(
-            f"fit got columns of a stream with lb.{method!r}, which needs all rows at once.\n"
+            f"fit got columns of a stream with {method.code}, which needs all rows at once.\n"
             "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
         )
     if lines:
         raise ArgumentError(
-            f"{lines[0]} with lb.{method!r}, which {lines[1]}.\n"
+            f"{lines[0]} with {method.code}, which {lines[1]}.\n"
             f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). {lines[2]}, or name "
             "one with method=."
         )

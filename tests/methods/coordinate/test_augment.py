@@ -10,7 +10,6 @@ import pytest
 import lowerbound as lb
 from lowerbound.bound.augmentation import augmentation_gap
 from lowerbound.errors import ArgumentError
-from lowerbound.methods.coordinate.cavi import run_cavi
 from lowerbound.model import trace_model
 from lowerbound.rewrite.augment import augmented
 from tests.oracles import augmented as oracle
@@ -19,9 +18,10 @@ from tests.oracles import augmented as oracle
 def ascend(function, choices, *args, **settings):
     """The augmented program, traced, and its fit; the certificate is checked on the way."""
     method = lb.CAVI(**{"tolerance": 1e-13, **settings})
+    program = augmented(function, choices)
     with jax.enable_x64(True):
-        model = trace_model(augmented(function, choices), args)
-        return model, run_cavi(model, args, {}, method, 0, False)
+        model = trace_model(program, args)
+    return model, lb.fit(program, *args, method=method)
 
 
 def rows(seed, n=60):

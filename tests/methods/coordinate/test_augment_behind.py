@@ -26,7 +26,8 @@ SWEEPS = 15
 
 def sweeps(model, *args, augment=None, init=None, **kwargs):
     """A fixed number of sweeps, from a given start."""
-    method = lb.CAVI(augment=augment, init=init or "auto", tolerance=0.0, max_sweeps=SWEEPS)
+    method = lb.CAVI(init=init or "auto", tolerance=0.0, max_sweeps=SWEEPS)
+    method = lb.Augmented(augment, method) if augment else method
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lb.errors.ConvergenceWarning)
         return lb.fit(model, *args, method=method, **kwargs)
@@ -74,7 +75,7 @@ def test_probit_sweeps_equal_those_of_albert_and_chib():
 def test_the_probit_bound_is_below_the_quadrature_by_the_gap():
     """The gap is estimated: 5 standard errors, once in two million for a seed."""
     (x, y), _ = probit_case.arguments(1)
-    fit = lb.fit(probit, x, y, method=lb.CAVI(augment=PROBIT, tolerance=1e-12))
+    fit = lb.fit(probit, x, y, method=lb.Augmented(PROBIT, lb.CAVI(tolerance=1e-12)))
     best = lb.fit(probit, x, y, method=lb.CAVI())
     assert fit.elbo < best.elbo < probit_oracle.evidence(x, y, 2.0)
     m, V = np.asarray(fit.mean("beta")), covariance(fit)
@@ -208,7 +209,7 @@ def test_student_errors_around_assigned_centres_have_proper_weights():
             c = numpyro.sample("c", dist.Categorical(probs=share))
             numpyro.sample("y", dist.StudentT(4.0, mu[c], 1.0), obs=y)
 
-    fit = lb.fit(model, y, method=lb.CAVI(augment={"y": "scale-mixture"}))
+    fit = lb.fit(model, y, method=lb.Augmented({"y": "scale-mixture"}, lb.CAVI()))
     assert (np.diff(fit.history.elbo) >= -1e-9).all()
     np.testing.assert_allclose(np.sort(fit.mean("mu")), [-3.0, 3.0], atol=0.6)
 
@@ -281,7 +282,7 @@ def test_predictions_are_those_of_the_original_program(name):
     x = np.column_stack([np.ones(15), rng.normal(size=15)])
     new = np.column_stack([np.ones(3), [-2.0, 0.0, 2.0]])
     y = rng.integers(0, 2, size=15)
-    fit = lb.fit(regression(law), x, y, method=lb.CAVI(augment={"y": choice}))
+    fit = lb.fit(regression(law), x, y, method=lb.Augmented({"y": choice}, lb.CAVI()))
     beta = fit.sample(DRAWS, seed=1)["beta"]
     drawn = fit.predictive(*((new,) if fresh else ()), draws=DRAWS, seed=1)["y"]
     found = standardised(law, drawn, beta @ (new if fresh else x).T)

@@ -254,7 +254,8 @@ def test_a_flat_direction_is_named():
 @pytest.mark.parametrize("name", ["logistic", "ordinal"])
 def test_single_precision_finds_the_same_gaussian(name: str) -> None:
     double = fitted(name)
-    single = lb.fit(model_of(GLMS[name]), X, GLMS[name].y, method=lb.CAVI(precision="float32"))
+    with lb.computing(precision="float32"):
+        single = lb.fit(model_of(GLMS[name]), X, GLMS[name].y, method=lb.CAVI())
     assert single.converged
     assert single.elbo == pytest.approx(double.elbo, abs=1e-3)
     np.testing.assert_allclose(single.mean("w"), double.mean("w"), atol=1e-2 * double.sd("w").min())

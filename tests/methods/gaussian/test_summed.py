@@ -228,7 +228,7 @@ def test_the_ladder_sums_discrete_sites_out(capsys):
     assert rows["outlier"].scope == "local"
     fit = lb.fit(levels, y)
     assert str(fit.plan) == str(plan)
-    assert fit.method == "Gaussian(condition=('tau',))"
+    assert fit.method == "Given(('tau',), method=Gaussian())"
     np.testing.assert_allclose(fit.posterior["side"].probs.sum(axis=-1), 1.0)
     draws = fit.sample(400)
     assert draws["side"].shape == (400, 24)

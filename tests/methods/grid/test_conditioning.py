@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -15,24 +14,23 @@ import lowerbound as lb
 from lowerbound.data import eight_schools
 from lowerbound.errors import ArgumentError, ConvergenceWarning
 from lowerbound.methods.grid.conditional import transforms_of
-from lowerbound.methods.grid.conditioning import ConditionedRun, continued, run_conditioned
+from lowerbound.methods.grid.conditioning import continued
 from lowerbound.methods.grid.lattice import filled, lattice_for
 from lowerbound.model import trace_model
+from lowerbound.run.loop import carry_out
+from lowerbound.run.problem import Problem
 from tests.laws.compilations import counted
 
 
-def run(model, *args, condition, **kwargs) -> ConditionedRun:
-    settings = {k: kwargs.pop(k) for k in ("start", "budget", "seed") if k in kwargs}
-    with jax.enable_x64(True):
-        return run_conditioned(
-            trace_model(model, args, kwargs), args, kwargs, condition, **settings
-        )
+def run(model, *args, condition, start=None, budget=None, seed=0, **kwargs) -> lb.Fit:
+    method = lb.Given(condition, lb.CAVI(init=start or "auto"))
+    planned = method.plan(Problem(model, args, kwargs, seed))
+    planned.budget = budget or planned.budget
+    return carry_out(planned, method)
 
 
-def moments(fit: ConditionedRun, site: str) -> tuple[np.ndarray, np.ndarray]:
-    with jax.enable_x64(True):
-        mean, variance = fit.family.moments(fit.parameters, site)
-    return np.asarray(mean), np.sqrt(np.asarray(variance))
+def moments(fit: lb.Fit, site: str) -> tuple[np.ndarray, np.ndarray]:
+    return fit.mean(site), fit.sd(site)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -357,9 +355,7 @@ def test_other_data_of_the_same_shapes_compile_nothing():
 
         def everything(data, model=model, site=site):
             fit = run(model, *data, condition=(site,))
-            with jax.enable_x64(True):
-                key = jax.random.key(0)
-                fit.family.sample(fit.parameters, key, (10,))
+            fit.sample(10)
             moments(fit, site)
             return fit
 
@@ -374,7 +370,7 @@ def test_a_budget_ends_the_grid_and_says_so():
     sigma, y = schools()
     with pytest.warns(ConvergenceWarning) as warned:
         fit = run(centred, sigma, y, condition=("tau", "mu"), budget=40)
-    assert (fit.nodes, fit.converged) == (40, False)
+    assert not fit.converged
     assert fit.stop_reason == "stopped: reached the budget of 40 nodes"
     assert str(warned[0].message) == (
         "The fit stopped before it converged: reached the budget of 40 nodes.\n"

@@ -28,7 +28,7 @@ from lowerbound.methods.grid.conditional import (
     point_solver,
     transforms_of,
 )
-from lowerbound.methods.grid.conditioning import Gridded, refinements
+from lowerbound.methods.grid.conditioning import BUDGET, Gridded, refinements
 from lowerbound.methods.grid.gaussian_inner import gaussian_solver
 from lowerbound.methods.rewriting.summed_out import summed_out
 from lowerbound.model import Model
@@ -67,6 +67,7 @@ class Grids(Walking[Gridded]):
     problem: Problem
     sites: tuple[str, ...]
     method: Any
+    budget = BUDGET  # nodes
 
     def answer(self, place: Gridded, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the nodes."""
@@ -107,13 +108,13 @@ class ExactGrids(Grids):
         given = init if isinstance(init, Mapping) else {}
         start = dict(given) if set(self.sites) <= set(given) else None
         try:
-            yield from refinements(model, self.sites, self.solver(), start)
+            yield from refinements(model, self.sites, self.solver(), start, self.budget)
         except LostPosteriorError:
             # Scans along one scalar at a time miss a ridge across them; gradients do not.
             mode = None if start else _mode(model, self.sites, self.problem.seed)
             if mode is None:
                 raise
-            yield from refinements(model, self.sites, self.solver(), mode)
+            yield from refinements(model, self.sites, self.solver(), mode, self.budget)
 
 
 class GaussianGrids(Grids):
@@ -137,7 +138,7 @@ class GaussianGrids(Grids):
         centre = np.concatenate([loc[coordinates.part(name)] for name in self.sites])
         solver = gaussian_solver(self.given, self.sites, method.draws, start, centre)
         first = {name: np.asarray(values[name]) for name in self.sites}
-        yield from refinements(model, self.sites, solver, first)
+        yield from refinements(model, self.sites, solver, first, self.budget)
 
     def _plan(self) -> Plan:
         model = self.problem.model

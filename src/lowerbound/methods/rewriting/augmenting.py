@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ class Augmented(Method):
     """
 
     choices: Mapping[str, str]
-    method: Method = field()
+    method: Method
 
     def __post_init__(self) -> None:
         self.check(
