@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -197,8 +198,18 @@ def mask_name(site: str) -> str:
     return f"missing entries of {site}"
 
 
+_programs: WeakKeyDictionary[Model, Program] = WeakKeyDictionary()
+
+
 def trace_program(model: Model) -> Program:
-    """Trace the parameters of every site's density as functions of latents and data."""
+    """The parameters of every site's density as functions of latents and data, traced once."""
+    found = _programs.get(model)
+    if found is None:
+        found = _programs[model] = _trace_program(model)
+    return found
+
+
+def _trace_program(model: Model) -> Program:
     data = inputs_of(model)
     latents = tuple(latent_of(site) for site in model.latent.values())
     static: dict[str, dict[str, Any]] = {}

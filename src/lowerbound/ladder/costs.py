@@ -27,7 +27,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     Laplace,
     UnconstrainedMethod,
 )
-from lowerbound.methods.grid.conditional import conditioned
+from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.partial.over import Over
@@ -138,7 +138,7 @@ class _Program:
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
             return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
-        structure = derived(conditioned(self.model, sites, *self.problem.call)).structure
+        structure = derived(problem_given(self.problem, sites)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
         compiled = 400 + 15 * len(structure.summands) + 650 * curved

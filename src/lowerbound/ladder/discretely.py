@@ -14,21 +14,21 @@ from lowerbound.methods.grid.scalar_sites import (
     scale_setters,
     size_of,
 )
+from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.methods.score.finite_fit import check_score
 from lowerbound.methods.score.score_value import ScoreFunctions
-from lowerbound.rewrite.summing.enumerated import enumerated
 
 
 def summed(case: Case) -> Iterator[Tried]:
     """A Gaussian of the continuous sites, with the discrete ones summed out exactly."""
     try:
-        summation = enumerated(case.model)
+        summation, problem = summed_problem(case.problem)
     except UnsupportedModelError as error:
         check_score(case.model, error)
         why = str(error).splitlines()[0].split("   (")[0].rstrip(".")
         yield case.tried(f"Gaussian, with {listed(case.discrete)} summed out", why)
         return
-    names, program = listed(summation.names), summation.summed()
+    names, program = listed(summation.names), problem.model
     every = scalars_to_condition(program)
     sites = tuple(n for n in scale_setters(program) if n in every)
     grid = GRID not in case.failed and affordable(program, sites)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from lowerbound.compute.engine import derived
 from lowerbound.errors import AugmentationError
 from lowerbound.joint import inputs_of
 from lowerbound.joint.multiaffine import Structure
@@ -13,9 +12,8 @@ from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.ladder.case import Case, Tried, by_quadrature, entry, independent, listed
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW
-from lowerbound.methods.rewriting.augmenting import Augmented
-from lowerbound.model import trace_model
-from lowerbound.rewrite.augment import augmented, possible
+from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
+from lowerbound.rewrite.augment import possible
 
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
 SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
@@ -75,8 +73,7 @@ def augmented_exactly(case: Case) -> Iterator[Tried]:
         yield case.tried(name, reason)
         return
     try:
-        program = augmented(model.function, named)
-        structure = derived(trace_model(program, *case.problem.call)).structure
+        structure = augmented_problem(case.problem, named).joint.structure
     except AugmentationError as error:
         yield case.tried(name, str(error).split("   (")[0])
         return

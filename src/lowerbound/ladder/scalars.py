@@ -9,7 +9,7 @@ from lowerbound.errors import Residual
 from lowerbound.joint.derive import domain_of
 from lowerbound.ladder.case import GRID, Case, Tried, by_quadrature, entry, independent, listed
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
-from lowerbound.methods.grid.conditional import conditioned as program_given
+from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.given_scalars import MOST, Given
 from lowerbound.methods.grid.scalar_sites import (
     NODES,
@@ -58,7 +58,7 @@ def given(case: Case, sites: tuple[str, ...], last: bool) -> Iterator[Tried]:
     if not rest:
         yield case.tried(GRID, f"{grid} nothing is left", Given(sites))
         return
-    structure = derived(program_given(case.model, sites, *case.problem.call)).structure
+    structure = derived(problem_given(case.problem, sites)).structure
     if structure.residuals:
         yield from gaussian_given(case, sites, structure.residuals[0], last)
     elif by_quadrature(structure) and STEPS * work > MOST_WORK:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 
@@ -16,6 +16,8 @@ from lowerbound.joint import Joint
 from lowerbound.model import Model, trace_model
 from lowerbound.model.leaves import Column, is_leaf
 from lowerbound.rewrite.parameters import Parameters, find_parameters
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,7 @@ class Problem:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     computing: Computing = field(default_factory=Computing)
+    _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def model(self) -> Model:
@@ -74,6 +77,13 @@ class Problem:
     def call(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """The arguments."""
         return self.args, self.kwargs
+
+    def once(self, key: Hashable, find: Callable[[], R]) -> R:
+        """What `find` gives: rungs, plans and costs that ask for the same thing share it."""
+        if key not in self._found:
+            with jax.enable_x64(True):
+                self._found[key] = find()
+        return cast(R, self._found[key])
 
     def of(self, function: Callable[..., Any], *call: Any) -> Problem:
         """The same problem for another program; `call` are its arguments where they differ."""

@@ -86,7 +86,7 @@ def test_the_probit_bound_is_below_the_quadrature_by_the_gap():
         each = np.asarray(jax.scipy.special.log_ndtr((2 * y[:, None] - 1) * a))
     expected = np.sum(each * weight) / np.sqrt(2 * np.pi)
     kl = 0.5 * ((np.trace(V) + m @ m) / 4.0 - 2 + 2 * np.log(4.0) - np.linalg.slogdet(V)[1])
-    numbers = fit.plan.notes[-1].split("program, ")[1].split(" nats")[0].split(" +- ")
+    numbers = fit.notes[-1].split("program is ")[1].split(" nats")[0].split(" +- ")
     gap, error = map(float, numbers)
     assert (
         abs(gap - (expected - kl - fit.elbo)) < 5 * 1.5 * error + 0.005 * gap

@@ -36,6 +36,7 @@ from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
+from lowerbound.run.problem import Problem
 
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
 ROUNDING = 1.0  # nats; the estimate is a hundred times the error that is seen
@@ -120,6 +121,16 @@ def conditioned(
         for site, transform in zip(sites, transforms_of(model, sites), strict=True)
     }
     return with_given(model, middle, args, kwargs)
+
+
+def problem_given(problem: Problem, sites: Sequence[str]) -> Model:
+    """The program of a problem with `sites` observed."""
+    names = tuple(sites)
+
+    def find() -> Model:
+        return conditioned(problem.model, names, *problem.call)
+
+    return problem.once(("given", names), find)
 
 
 def with_given(

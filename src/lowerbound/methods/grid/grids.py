@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -23,9 +22,9 @@ from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import (
     Solver,
-    conditioned,
     exact_solver,
     point_solver,
+    problem_given,
     transforms_of,
 )
 from lowerbound.methods.grid.conditioning import BUDGET, Gridded, refinements
@@ -78,10 +77,10 @@ class Grids(Walking[Gridded]):
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         return Answer(place.family, state, elbo, history, restarts)
 
-    @cached_property
+    @property
     def given(self) -> Model:
         """The program with the sites observed."""
-        return conditioned(self.problem.model, self.sites, *self.problem.call)
+        return problem_given(self.problem, self.sites)
 
 
 class ExactGrids(Grids):

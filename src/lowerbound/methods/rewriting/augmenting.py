@@ -50,7 +50,7 @@ class Augmented(Method):
     def plan(self, problem: Problem) -> Planned[Any]:
         """The plan of the augmented program."""
         choices = dict(self.choices)
-        inner = self.method.plan(problem.of(augmented(problem.function, choices)))
+        inner = self.method.plan(augmented_problem(problem, choices))
         plan = replace(inner.plan, notes=(*inner.plan.notes, NOTE))
 
         def back(answer: Answer) -> Answer:
@@ -58,6 +58,15 @@ class Augmented(Method):
             return replace(answer, augment={**choices, **(answer.augment or {})}, notes=notes)
 
         return Carried(problem, inner, plan, back)
+
+
+def augmented_problem(problem: Problem, choices: Mapping[str, str]) -> Problem:
+    """The problem of the augmented program."""
+
+    def find() -> Problem:
+        return problem.of(augmented(problem.function, dict(choices)))
+
+    return problem.once(("augmented", *choices.items()), find)
 
 
 def _gap(problem: Problem, inner: Planned[Any], answer: Answer) -> tuple[str, ...]:

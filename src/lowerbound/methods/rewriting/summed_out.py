@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import jax
-
 from lowerbound.family.densities.summed import Summed
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.result.answer import Answer
@@ -23,15 +21,24 @@ def summed_out(problem: Problem, method: Method) -> Planned[Any]:
 
     Raises UnsupportedModelError where z cannot be summed out.
     """
-    with jax.enable_x64(True):
-        summation = enumerated(problem.model)
-    inner = method.plan(problem.of(summation.function, *summation.call))
+    summation, summed = summed_problem(problem)
+    inner = method.plan(summed)
 
     def back(answer: Answer) -> Answer:
         compiled = getattr(answer.family, "compiled", {})
         return replace(answer, family=Summed(answer.family, summation, compiled))
 
     return Carried(problem, inner, plan_summed(problem, summation, inner.plan), back)
+
+
+def summed_problem(problem: Problem) -> tuple[Summation, Problem]:
+    """How the discrete sites are summed out, and the problem of the program without them."""
+
+    def find() -> tuple[Summation, Problem]:
+        summation = enumerated(problem.model)
+        return summation, problem.of(summation.function, *summation.call)
+
+    return problem.once("summed", find)
 
 
 def plan_summed(problem: Problem, summation: Summation, given: Plan) -> Plan:
