@@ -68,3 +68,8 @@ def _white(normal: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(normal.T @ normal / len(normal))
     white: np.ndarray = normal @ ((vectors / np.sqrt(values)) @ vectors.T)
     return white
+
+
+def draw_seed(seed: int, stage: int) -> int:
+    """The seed of the draws of one stage of a fit."""
+    return int(np.random.SeedSequence([abs(int(seed)), stage]).generate_state(1)[0])

@@ -75,8 +75,8 @@ class NoFiniteBoundError(LowerboundError):
     def __init__(self, tried: int) -> None:
         super().__init__(
             f"The ELBO is finite at none of {tried} starting points of the Gaussian.\n"
-            "Expected a point where it is. Give one with lb.Gaussian(sites=..., init={site: "
-            "value, ...})."
+            "Expected a point where it is. Give one with lb.Over(..., lb.Gaussian(init={site: "
+            "value, ...}))."
         )
 
 
@@ -109,7 +109,7 @@ class NoModeError(LowerboundError):
         super().__init__(
             f"The log density has no mode: it goes on rising along {names} on the unconstrained "
             "space, as that of a hierarchy does where its scale goes to zero.\n"
-            'Expected a maximum for Laplace\'s approximation. Use engine="auto", which averages '
+            "Expected a maximum for Laplace's approximation. Use lb.Gaussian(), which averages "
             "over the density instead."
         )
 

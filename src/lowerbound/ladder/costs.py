@@ -19,7 +19,7 @@ from lowerbound.cost import Alternative, Work, numbers_computed
 from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.engines import draw_sizes
+from lowerbound.methods.gaussian.climbing.over_draws import draw_sizes
 from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
 from lowerbound.methods.gaussian.unconstrained_methods import (
     FULL_BELOW,
@@ -32,6 +32,7 @@ from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem
@@ -158,7 +159,7 @@ class _Program:
     def _gaussians(self, method: UnconstrainedMethod, sites: Sequence[str] = ()) -> Work:
         """One Gaussian, or one at every node of a grid over some sites."""
         numbers, size = float(self.numbers * self.states), self.size
-        if method.engine == "score":
+        if isinstance(method, ScoreFunctions):
             steps = SCORE_STEPS * DRAWN
             return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
         rest = size - len(sites)
@@ -169,8 +170,8 @@ class _Program:
             draws = max(DRAWS, 4 * rest)
             gradients += NODES[len(sites)] * CURVED_SWEEPS * draws
             compiled += 600
-        elif method.engine not in ("laplace", "delta"):
-            first, second, *_ = [*draw_sizes(method.draws, size), 0]
+        elif not isinstance(method, Laplace):
+            first, second, *_ = [*draw_sizes(method, size), 0]
             gradients += FIRST * first + SECOND * second
         flops = gradients * OUTER * float(rest) ** 2
         return Work(compiled, gradients * numbers + 5e7, flops, 8.0 * 64 * 3 * numbers)

@@ -8,16 +8,18 @@ two units is answered from the last standing.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.run.planned import Info, Planned, Trace
 
+A = TypeVar("A")
 P = TypeVar("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +77,28 @@ class Walking(Planned[Walk[P]]):
         """The answer where the walk stands."""
         assert state.latest is not None
         return self.answer(state.latest.place, trace, stop)
+
+
+# --------------------------------------------------------------------------------------------------
+# Phases: generators that a walk goes through; they yield after every unit, and return an outcome
+
+
+def told(
+    phase: Generator[A, None, R], standing: Callable[[A], Standing[P]]
+) -> Generator[Standing[P], None, R]:
+    """A phase that yields what it has, told as standings."""
+    while True:
+        try:
+            here = next(phase)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        yield standing(here)
+
+
+def ended(phase: Generator[Any, None, R]) -> R:
+    """What a phase returns, gone through at one go."""
+    while True:
+        try:
+            next(phase)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, NoStructureError
 from lowerbound.family.densities.unconstrained import covariance as covariance_of
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.sparsity import dense, sparsity_of
+from lowerbound.methods.gaussian.sparse.sparsity import dense, sparsity_of
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
@@ -170,7 +170,7 @@ def test_the_second_derivatives_are_read_off_few_directions(model, args, border,
 
 
 def read(sparsity, target, points):
-    from lowerbound.methods.gaussian.curvature import second_derivatives
+    from lowerbound.methods.gaussian.sparse.curvature import second_derivatives
 
     products = second_derivatives(target, sparsity.groups, sparsity.directions, points)
     found = sparsity.read(products)

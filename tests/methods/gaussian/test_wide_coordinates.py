@@ -8,8 +8,8 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.methods.gaussian.blackbox import run_gaussian
-from lowerbound.methods.gaussian.curvature import second_derivatives
-from lowerbound.methods.gaussian.sparsity import dense
+from lowerbound.methods.gaussian.sparse.curvature import second_derivatives
+from lowerbound.methods.gaussian.sparse.sparsity import dense
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model

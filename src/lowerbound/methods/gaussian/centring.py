@@ -8,24 +8,25 @@ Hoffman 2019, *Automatic reparameterisation of probabilistic programs*).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
-from lowerbound.ascent.gaussian_step import begin
-from lowerbound.bound.draws import normal_draws
+from lowerbound.ascent.gaussian_step import Ascent, begin
+from lowerbound.bound.draws import draw_seed, normal_draws
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
-from lowerbound.methods.gaussian.climbs import Watch, draw_seed
-from lowerbound.methods.gaussian.engines import ascend, begin_climbs, draw_sizes
+from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
+from lowerbound.methods.gaussian.climbing.over_draws import ascend, draw_sizes
+from lowerbound.methods.gaussian.climbing.together import Climb
 from lowerbound.methods.gaussian.target import Target, target_for
-from lowerbound.methods.gaussian.together import Climb
-from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.model import Model, Site
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
@@ -38,6 +39,7 @@ from lowerbound.rewrite.noncentred import (
     location_scale,
 )
 
+R = TypeVar("R")
 MOST_TRIED = 1000  # the largest dimension in which coordinates are compared
 MOST_ALONE = 4  # sites that are also moved one by one
 STEP = 0.25  # of the centring c
@@ -48,11 +50,15 @@ TOLERANCE = 0.05  # standard deviations from the optimum at which ELBOs are comp
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One choice of coordinates: c of every site, the starts, and the ELBO."""
+    """One choice of coordinates: c of every site, its ELBO, the best start and the record of all.
+
+    There is none where no ascent goes on from it.
+    """
 
     centring: dict[str, float]
-    climbs: list[Climb]
     elbo: float
+    begun: Ascent | None = None
+    starts: tuple[Start, ...] = ()
 
     @property
     def noncentred(self) -> tuple[str, ...]:
@@ -64,75 +70,68 @@ class Trial:
         """The ELBO, less what leaving the sites' own coordinates must gain."""
         return self.elbo - MARGIN * bool(self.noncentred)
 
-    @property
-    def best(self) -> Climb:
-        """The best of the starts."""
-        return max(self.climbs, key=lambda one: one.elbo)
-
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The coordinates of a fit: target and family, the starts if made, the trials, and notes."""
+    """The coordinates of a fit: its target, the centring that was chosen, and how that went.
+
+    begun, starts: the best start, and the record of all, where these have been made.
+    """
 
     target: Target
-    family: UnconstrainedGaussian
-    climbs: list[Climb] | None = None
+    centring: Mapping[str, float] = field(default_factory=dict)
+    begun: Ascent | None = None
+    starts: tuple[Start, ...] = ()
     trials: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def family(self) -> UnconstrainedGaussian:
+        """The Gaussians in these coordinates; wholly centred sites are as though never tried."""
+        target = self.target
+        if not self.centring:
+            return UnconstrainedGaussian(target.coordinates, target.data, target.compiled)
+        kept = {name: c for name, c in self.centring.items() if c < 1.0}
+        numbers = {centring_name(name): np.asarray(c) for name, c in kept.items()}
+        compiled = target.compiled.setdefault(("centring", tuple(kept)), {})
+        model = target.coordinates.program()
+        data = {**model.arguments.data, **numbers}
+        return UnconstrainedGaussian(Coordinates.of(model, tuple(kept)), data, compiled)
 
 
 def choose(
     model: Model,
-    method: UnconstrainedMethod,
+    method: GaussianMethod,
+    names: Sequence[str],
+    diagonal: bool,
     dtype: np.dtype[Any],
     seed: int,
-    watch: Callable[[], Watch],
-) -> Choice:
-    """The coordinates that the method names, or those of the largest ELBO."""
-    names = sites_to_try(model, method)
-    if not names:
-        return as_named(model, method, dtype)
+) -> Generator[Choice, None, Choice]:
+    """The coordinates of some sites with the largest ELBO; the best so far is told on the way."""
     target = target_for(model, dtype, names, {centring_name(n): np.zeros(()) for n in names})
     target.prepare()
-    search = _Search(target, method, seed, watch)
-    best = search.run(names, [n for n in names if not _matrix(model.latent[n])])
-    return settled(model, target, search.trials, best)
+    search = _Search(target, method, seed, diagonal)
+    partly = [n for n in names if not _matrix(model.latent[n])]
+    return (yield from search.run(names, partly))
 
 
-def as_named(model: Model, method: UnconstrainedMethod, dtype: np.dtype[Any]) -> Choice:
+def as_named(model: Model, method: GaussianMethod, dtype: np.dtype[Any]) -> Choice:
     """The coordinates that the method names, the sites' own where it names none."""
-    target = target_for(model, dtype, named_sites(model, method))
-    return Choice(target, UnconstrainedGaussian(target.coordinates, target.data, target.compiled))
+    return Choice(target_for(model, dtype, named_sites(model, method)))
 
 
-def settled(model: Model, target: Target, trials: Sequence[Trial], best: Trial) -> Choice:
-    """The choice of the best trial."""
-    kept = {n: best.centring[n] for n in best.noncentred}
-    numbers = {centring_name(n): np.asarray(c) for n, c in kept.items()}
-    compiled = target.compiled.setdefault(("centring", best.noncentred), {})
-    coordinates = Coordinates.of(model, best.noncentred)
-    family = UnconstrainedGaussian(coordinates, {**model.arguments.data, **numbers}, compiled)
-    notes = (outcome(trials, best),)
-    own = with_centring(target, best.centring)
-    return Choice(own, family, best.climbs, tuple(trials), notes)
+def sites_to_try(model: Model, method: GaussianMethod, full: bool) -> tuple[str, ...]:
+    """The sites whose coordinates a fit will choose, none where the method says.
 
-
-def sites_to_try(model: Model, method: UnconstrainedMethod) -> tuple[str, ...]:
-    """The sites whose coordinates a fit will choose, none where the method says."""
-    size = Coordinates.of(model).size
-    newton = method.by_newton(size)
-    if method.noncentred != "auto" or (size > MOST_TRIED and not newton):
-        return ()
-    # A mode is asked for in the sites' own coordinates.
-    if method.engine in ("laplace", "delta", "score"):
+    A full covariance follows every linear dependence: then only a latent scale makes a funnel.
+    """
+    if method.noncentred != "auto":
         return ()
     found = location_scale_sites(model)
-    # A full covariance follows every linear dependence: only a latent scale makes a funnel.
-    full = newton or method.chosen_rank(size) == "full"
     return tuple(n for n, depends in found.items() if depends["scale"] or depends["loc"] > full)
 
 
-def named_sites(model: Model, method: UnconstrainedMethod) -> tuple[str, ...]:
+def named_sites(model: Model, method: GaussianMethod) -> tuple[str, ...]:
     """The non-centred sites that the method names; each must have a location and a scale."""
     if method.noncentred == "auto" or not method.noncentred:
         return ()
@@ -144,7 +143,7 @@ def named_sites(model: Model, method: UnconstrainedMethod) -> tuple[str, ...]:
                 what = f"{model.latent[name].distribution}   ({model.latent[name].where})"
             names = f"among {', '.join(known)}" if known else "of none: the model has no such site"
             raise ArgumentError(
-                f"Gaussian got noncentred with the site '{name}', {what}.\n"
+                f"{method.name} got noncentred with the site '{name}', {what}.\n"
                 "Expected names of latent sites with a location and a scale, such as Normal and "
                 f"StudentT, {names}."
             )
@@ -192,14 +191,12 @@ def _plain(message: Message) -> Distribution | None:
 class _Search:
     """Coordinates tried one after another, each from where the best so far has come to."""
 
-    def __init__(
-        self, target: Target, method: UnconstrainedMethod, seed: int, watch: Callable[[], Watch]
-    ) -> None:
-        self.target, self.method, self.seed, self.watch = target, method, seed, watch
-        self.diagonal = method.chosen_rank(target.size) != "full"
+    def __init__(self, target: Target, method: GaussianMethod, seed: int, diagonal: bool) -> None:
+        self.target, self.method, self.seed, self.diagonal = target, method, seed, diagonal
         self.trials: list[Trial] = []
+        self.kept: Trial | None = None
 
-    def run(self, names: Sequence[str], partly: Sequence[str]) -> Trial:
+    def run(self, names: Sequence[str], partly: Sequence[str]) -> Generator[Choice, None, Choice]:
         """Half-way, where all starts tend to agree; both ends; then on from the best of the three.
 
         The sites are moved together, and a few of them one by one.
@@ -212,19 +209,26 @@ class _Search:
                 continue
             try:
                 near = self.trials[0] if self.trials else None
-                self.trials.append(self._tried(centring, near))
+                self.trials.append((yield from self._tried(centring, near)))
             except LowerboundError as error:  # a Gaussian may run off along a funnel
                 errors.append(error)
-        if not self.trials:
+            self.kept = max(self.trials, key=lambda trial: trial.worth, default=None)
+        if self.kept is None:
             raise errors[0]
-        best = max(self.trials, key=lambda trial: trial.worth)
-        best = self._moved(best, partly, STEP)
+        self.kept = yield from self._moved(self.kept, partly, STEP)
         if 1 < len(names) <= MOST_ALONE:
             for name in names:
-                best = self._moved(best, [name], STEP if name in partly else 1.0)
-        return best
+                step = STEP if name in partly else 1.0
+                self.kept = yield from self._moved(self.kept, [name], step)
+        return replace(
+            self._choice(self.kept),
+            trials=tuple(self.trials),
+            notes=(outcome(self.trials, self.kept),),
+        )
 
-    def _moved(self, best: Trial, names: Sequence[str], step: float) -> Trial:
+    def _moved(
+        self, best: Trial, names: Sequence[str], step: float
+    ) -> Generator[Choice, None, Trial]:
         """One way while the ELBO rises, or else the other way."""
         before = best
         for direction in (-step, step):
@@ -233,7 +237,7 @@ class _Search:
                 centring = {**best.centring, **moved}
                 if any(trial.centring == centring for trial in self.trials):
                     break
-                self.trials.append(self._tried(centring, best))
+                self.trials.append((yield from self._tried(centring, best)))
                 if not self.trials[-1].worth > best.worth + LEAST:
                     break
                 best = self.trials[-1]
@@ -241,39 +245,56 @@ class _Search:
                 break
         return best
 
-    def _tried(self, centring: dict[str, float], near: Trial | None) -> Trial:
-        if near is not None:
-            return self._from(near, centring)
-        own = with_centring(self.target, centring)
-        climbs = begin_climbs(own, self.method, self.seed, self.diagonal)
-        return self._ascended(own, centring, climbs)
+    def _tried(
+        self, centring: dict[str, float], near: Trial | None
+    ) -> Generator[Choice, None, Trial]:
+        """The best start, at its optimum for the first draws; the start is that of a trial `near`.
 
-    def _from(self, near: Trial, centring: dict[str, float]) -> Trial:
-        """From the Gaussian of another trial, in the new coordinates to first order."""
+        Without one, all starts climb.
+        """
+        own = with_centring(self.target, centring)
+        if near is None:
+            phase = begin_climbs(own, self.method, self.seed, self.diagonal)
+            climbs = yield from self._told(phase, centring)
+        else:
+            climbs = [Climb(self._carried(near, own), 0)]
+        best = climbs.index(best_of(climbs))
+        size = draw_sizes(self.method, own.size)[0]
+        draws = normal_draws(size, own.size, draw_seed(self.seed, 0))
+        ascent = ascend(own, draws, climbs[best].state, TOLERANCE, self.diagonal)
+        state, _, _ = yield from self._told(ascent, centring)
+        climbs[best] = replace(climbs[best], state=state)
+        elbo = float(state.found.elbo)
+        starts = tuple(map(start_of, climbs)) if near is None else near.starts
+        elbo = elbo if np.isfinite(elbo) else -np.inf
+        return Trial(centring, elbo, best_of(climbs).state, starts)
+
+    def _carried(self, near: Trial, here: Target) -> Ascent:
+        """The Gaussian of another trial, in other coordinates to first order."""
         program = self.target.compiled.setdefault("moved", quickly(_mover(self.target)))
-        there, here = (
-            with_centring(self.target, near.centring),
-            with_centring(self.target, centring),
-        )
-        state = near.best.state
+        there, state = with_centring(self.target, near.centring), near.begun
+        assert state is not None
         loc, columns = program(state.loc, np.transpose(state.root), there.data, here.data)
-        loc, moved = np.asarray(loc), np.transpose(np.asarray(columns))
+        moved = np.transpose(np.asarray(columns))
         covariance = moved @ moved.T
         if self.diagonal:
             covariance = np.diag(np.diagonal(covariance))
-        climbs = [Climb(begin(loc, np.linalg.cholesky(covariance)), 0, ())]
-        return self._ascended(here, centring, climbs)
+        return begin(np.asarray(loc), np.linalg.cholesky(covariance))
 
-    def _ascended(self, own: Target, centring: dict[str, float], climbs: list[Climb]) -> Trial:
-        """The best start, at its optimum for the first draws."""
-        best = max(range(len(climbs)), key=lambda i: climbs[i].elbo)
-        size = draw_sizes(self.method.draws, own.size)[0]
-        draws = normal_draws(size, own.size, draw_seed(self.seed, 0))
-        state = climbs[best].state
-        state, _, _ = ascend(own, draws, state, TOLERANCE, self.diagonal, self.watch())
-        climbs[best] = replace(climbs[best], state=state)
-        elbo = float(state.found.elbo)
-        return Trial(centring, climbs, elbo if np.isfinite(elbo) else -np.inf)
+    def _told(
+        self, phase: Generator[Ascent, None, R], centring: dict[str, float]
+    ) -> Generator[Choice, None, R]:
+        """A phase of a trial; what is told is the best choice so far, at first the trial's own."""
+        while True:
+            try:
+                state = next(phase)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            yield self._choice(self.kept or Trial(centring, np.nan, state))
+
+    def _choice(self, trial: Trial) -> Choice:
+        target = with_centring(self.target, trial.centring)
+        return Choice(target, trial.centring, trial.begun, trial.starts)
 
 
 def _mover(target: Target) -> Callable[..., Any]:

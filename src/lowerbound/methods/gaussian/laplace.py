@@ -10,17 +10,21 @@ so that mu moves from the mode to where log p(mu) - log |-H(mu)| / 2 is highest.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from lowerbound.errors import NoModeError
-from lowerbound.methods.gaussian.climbs import Solution, Watch
+from lowerbound.methods.gaussian.ascents import GaussianAscent, Phase
 from lowerbound.methods.gaussian.derivatives import hessian, third
-from lowerbound.methods.gaussian.engines import begin_climbs, restart
+from lowerbound.methods.gaussian.reached import Measured, Reached, Rooted
 from lowerbound.methods.gaussian.target import Target
-from lowerbound.methods.gaussian.together import Climb
-from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
+from lowerbound.result.answer import Stop
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, told
 
 LIMIT = 100  # steps of Newton's method, and of the delta method
 REST = 1e-8  # standard deviations that a last step of Newton's method moves
@@ -40,71 +44,83 @@ class Peak(NamedTuple):
     frame: np.ndarray
 
 
-def solve_laplace(
-    target: Target,
-    method: UnconstrainedMethod,
-    rank: str | int,
-    seed: int,
-    watch: Watch,
-    climbs: list[Climb] | None = None,
-) -> Solution:
-    """The mode, and the inverse of minus the Hessian there."""
-    return _solve(target, method, rank == "diagonal", seed, watch, climbs, delta=False)
+@dataclass(frozen=True, eq=False)
+class AtMode(Rooted):
+    """A mode with its curvature: what is asked for is no other Gaussian, so none is narrowed."""
+
+    def measured(self, seed: int) -> Measured:
+        """As it is."""
+        return self.known or Measured(self.parameters, self.bound(self.parameters, seed))
 
 
-def solve_delta(
-    target: Target,
-    method: UnconstrainedMethod,
-    rank: str | int,
-    seed: int,
-    watch: Watch,
-    climbs: list[Climb] | None = None,
-) -> Solution:
-    """The same where the second-order expansion of the ELBO is highest."""
-    return _solve(target, method, rank == "diagonal", seed, watch, climbs, delta=True)
+class ModeAscent(GaussianAscent):
+    """Laplace's approximation: Newton's steps from the best start, and the curvature there.
+
+    A mode is asked for in the sites' own coordinates.
+    """
+
+    update = "approximated (Laplace)"
+
+    def __init__(self, problem: Problem, method: GaussianMethod, rank: str) -> None:
+        super().__init__(problem, method, rank, compares=False)
+
+    def ascent(self) -> Phase:
+        """To the mode."""
+        place, _, stop = yield from self.mode()
+        return place, stop
+
+    def mode(self) -> Generator[Standing[Reached], None, tuple[AtMode, Peak, Stop]]:
+        """The mode with its curvature, and whether that is to be believed."""
+        choice = yield from self.coordinates()
+        state, starts = yield from self.begun(choice)
+        start, frame = np.asarray(state.loc), np.asarray(state.root)
+
+        def place(peak: Peak) -> AtMode:
+            root, _ = _root(peak, self.diagonal)
+            return AtMode(choice, 0, starts, peak.loc, root, self.diagonal)
+
+        phase = _mode(choice.target, start, frame)
+        peak, found = yield from told(phase, lambda peak: Standing(place(peak)))
+        stop = Stop(True, "the last step of Newton's method moved nothing")
+        if not found:
+            stop = Stop(False, f"{LIMIT} steps of Newton's method", _ELSEWHERE)
+        _, flat = _root(peak, self.diagonal)
+        if flat.any():
+            names = ", ".join(f"'{name}'" for name in _main(choice.target, peak.frame @ flat))
+            reason = f"the Hessian at the mode is flat along {names}, where the scale is that of "
+            stop = Stop(False, f"{reason}the best Gaussian instead", _ELSEWHERE)
+        return place(peak), peak, stop
 
 
-def _solve(
-    target: Target,
-    method: UnconstrainedMethod,
-    diagonal: bool,
-    seed: int,
-    watch: Watch,
-    climbs: list[Climb] | None,
-    delta: bool,
-) -> Solution:
-    climbs = climbs or begin_climbs(target, method, seed, diagonal)
-    best = max(climbs, key=lambda one: one.elbo)
-    for elbo in best.history:
-        watch.note(elbo)
-    peak, found = _mode(target, np.asarray(best.state.loc), np.asarray(best.state.root), watch)
-    root, flat = _root(peak, diagonal)
-    reason, remedy = "the last step of Newton's method moved nothing", ""
-    if not found:
-        reason, remedy = f"{LIMIT} steps of Newton's method", _ELSEWHERE
-    if flat.any():
-        found, remedy = False, _ELSEWHERE
-        names = ", ".join(f"'{name}'" for name in _main(target, peak.frame @ flat))
-        reason = f"the Hessian at the mode is flat along {names}, where the scale is that of the "
-        reason += "best Gaussian instead"
-    loc = peak.loc
-    if delta and found:
-        moved, rested = _expanded(target, peak, root, diagonal, method.tolerance, watch)
-        reason = f"the mean is within {method.tolerance:g} standard deviations"
+class DeltaAscent(ModeAscent):
+    """The delta method: from the mode to where the expansion of the ELBO is highest."""
+
+    update = "approximated (delta method)"
+
+    def ascent(self) -> Phase:
+        """To the mode, and on where there is one."""
+        mode, peak, stop = yield from self.mode()
+        if not stop.converged:
+            return mode, stop
+        target, tolerance = mode.choice.target, self.method.tolerance
+
+        def place(peak: Peak) -> AtMode:
+            return replace(mode, loc=peak.loc, root=_root(peak, self.diagonal)[0])
+
+        phase = _expanded(target, peak, mode.root, self.diagonal, tolerance)
+        moved, rested = yield from told(phase, lambda here: Standing(place(here[0]), here[1]))
         if rested:
-            loc, (root, _) = moved.loc, _root(moved, diagonal)
-        else:
-            found, remedy = False, _ELSEWHERE
-            reason = "the expansion of the ELBO has no maximum near the mode, which is kept"
-    key, scale = ("scale", np.diagonal(root).copy()) if diagonal else ("scale_tril", root)
-    restarts = tuple(restart(one) for one in climbs)
-    return Solution({"loc": loc, key: scale}, 0, found, reason, restarts, remedy)
+            return place(moved), Stop(True, f"the mean is within {tolerance:g} standard deviations")
+        reason = "the expansion of the ELBO has no maximum near the mode, which is kept"
+        return mode, Stop(False, reason, _ELSEWHERE)
 
 
-_ELSEWHERE = 'Use engine="fixed", which averages log p over q.'
+_ELSEWHERE = "Use lb.Gaussian(), which averages log p over q."
 
 
-def _mode(target: Target, start: np.ndarray, frame: np.ndarray, watch: Watch) -> tuple[Peak, bool]:
+def _mode(
+    target: Target, start: np.ndarray, frame: np.ndarray
+) -> Generator[Peak, None, tuple[Peak, bool]]:
     """Newton's method from a start, and whether it came to rest at a maximum."""
     peak, reach = _peak(target, start, frame), _REACH * len(start) ** 0.5
     found = False
@@ -124,7 +140,7 @@ def _mode(target: Target, start: np.ndarray, frame: np.ndarray, watch: Watch) ->
             found = bool(np.abs(move).max() <= REST**0.5)
             break
         peak = _peak(target, tried[enough[0]], frame)
-        watch.note(watch.elbo[-1])
+        yield peak
         away = np.linalg.solve(frame, peak.loc - start)
         if np.abs(away).max() > _AWAY * len(start) ** 0.5:
             raise NoModeError(_main(target, peak.loc - start))
@@ -161,8 +177,8 @@ def _main(target: Target, direction: np.ndarray) -> list[str]:
 
 
 def _expanded(
-    target: Target, peak: Peak, root: np.ndarray, diagonal: bool, tolerance: float, watch: Watch
-) -> tuple[Peak, bool]:
+    target: Target, peak: Peak, root: np.ndarray, diagonal: bool, tolerance: float
+) -> Generator[tuple[Peak, float], None, tuple[Peak, bool]]:
     """Quasi-Newton steps (BFGS) on the expansion of the ELBO with the best covariance in it.
 
     Its gradient is that of log p(mu) + tr(H(mu) Sigma) / 2 at the present Sigma, held fixed.
@@ -186,7 +202,7 @@ def _expanded(
             return new, False
         inverse = _bfgs(inverse, step * move, gradient - new_gradient)
         here, height, gradient = new, new_height, new_gradient
-        watch.note(height)
+        yield here, height
     return here, False
 
 

@@ -1,4 +1,4 @@
-"""The stochastic engine: few draws a step, for posteriors of many dimensions."""
+"""Noisy gradients: few draws a step, for posteriors of many dimensions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.ascent.adam import Adam, Free, parts, start, window
+from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.compiled import jit, quickly
 from lowerbound.cost import allowance, mapped
-from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
-from lowerbound.methods.gaussian.engines import starts_of
+from lowerbound.methods.gaussian.ascents import GaussianAscent, Phase, finite
+from lowerbound.methods.gaussian.climbing.climbs import Start, starts_of
+from lowerbound.methods.gaussian.reached import Parameters, Reached
 from lowerbound.methods.gaussian.target import POINT, Target, in_precision, value_and_gradient
-from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
+from lowerbound.result.answer import Stop
+from lowerbound.run.walking import Standing
 
 LEAST_RATE = 1e-3  # the rate falls tenfold, or so, each time that the ELBO rests
 WINDOWS = 100
@@ -59,66 +62,106 @@ def affordable_effort(target: Target, draws: int | None) -> Effort:
     return own
 
 
-def solve_stochastic(
-    target: Target, method: UnconstrainedMethod, rank: str | int, seed: int, watch: Watch
-) -> Solution:
-    """Noisy gradients by Adam for the scales; before and after, the mean over fixed draws.
+@dataclass(frozen=True, eq=False)
+class Ranked(Reached):
+    """A Gaussian by the scales of its entries, and a factor of some columns."""
+
+    free: Free
+
+    @property
+    def parameters(self) -> Parameters:
+        """Scales, and the columns where there are any."""
+        free = _cast(self.free, np.dtype(float))
+        return {k: np.asarray(v, float) for k, v in parts(free).items()}
+
+
+class NoisyAscent(GaussianAscent):
+    """Steps of Adam for the scales; before and after, the mean over fixed draws.
 
     The rate is found by trial, and halved whenever the ELBO rests. Noisy steps leave the mean far
     away along directions in which log p changes slowly, quasi-Newton steps do not.
     """
-    columns = (
-        0 if rank == "diagonal" else min(int(rank) if rank != "full" else target.size, target.size)
-    )
-    rows = starts_of(target, method, seed)
-    effort = affordable_effort(target, method.draws)
-    run, rates = _program(target, columns, effort), effort.rates
-    free = _free(rows[int(np.argmax(target(rows)[0]))], columns, seed)
-    free, _ = centred(target, free, draw_seed(seed, 1), effort.fixed)
-    with in_precision(target.dtype):
-        begun = start(_cast(free, target.dtype))
-        keys = jax.random.split(jax.random.key(draw_seed(seed, 0) % 2**31), WINDOWS)
-        trials = [run(begun, keys[0], rate, target.arguments) for rate in rates]
-        later = [
-            run(t[0], keys[1], r, target.arguments) for t, r in zip(trials, rates, strict=True)
-        ]
-    elbos = np.nan_to_num([float(t[1]) for t in later], nan=-np.inf, neginf=-np.inf)
-    chosen = int(np.argmax(elbos))
-    adam, rate, best = later[chosen][0], rates[chosen], float(elbos[chosen])
-    watch.note(best)
-    resting, rested, late = 0, False, False
-    for number in range(2, WINDOWS):
-        with in_precision(target.dtype):
-            adam, elbo = run(adam, keys[number], rate, target.arguments)
-        watch.note(float(elbo))
-        late = target.seconds(effort.steps * effort.draws) >= allowance().left
-        if late:
-            break
-        gain = float(elbo) - best
-        best = max(best, float(elbo))
-        resting = resting + 1 if gain < method.tolerance * target.size**0.5 else 0
-        if resting < 2:
-            continue
-        if rate <= LEAST_RATE:
-            rested = True
-            break
-        rate, resting = 0.5 * rate, 0
-        best = float(elbo)
-    free, slope = centred(
-        target, _cast(adam.average, np.dtype(float)), draw_seed(seed, 2), effort.fixed
-    )
-    converged = rested and slope <= STATIONARY
-    reason = "the ELBO rests at the smallest step" if rested else f"{WINDOWS * effort.steps} steps"
-    reason = allowance().reason if not rested and late else reason
-    if rested and not converged:
+
+    update = "estimated (stochastic gradients)"
+
+    def ascent(self) -> Phase:
+        """The mean, the rate, windows of steps, and the mean again."""
+        choice = yield from self.coordinates()
+        target, seed = choice.target, self.problem.seed
+        columns = self._columns(target.size)
+        rows = starts_of(target, self.method, seed)
+        effort = affordable_effort(target, self.method.draws)
+        free = _free(rows[int(np.argmax(target(rows)[0]))], columns, seed)
+        free, _ = centred(target, free, draw_seed(seed, 1), effort.fixed)
+        yield Standing(Ranked(choice, effort.draws, (), free))
+        windows = _Windows(target, columns, effort, seed)
+        adam, rate, best, starts = windows.begun(free)
+        yield Standing(Ranked(choice, effort.draws, starts, adam.average), finite(best))
+        resting, rested, late = 0, False, False
+        for number in range(2, WINDOWS):
+            adam, elbo = windows.run(adam, number, rate)
+            yield Standing(Ranked(choice, effort.draws, starts, adam.average), finite(elbo))
+            late = target.seconds(effort.steps * effort.draws) >= allowance().left
+            if late:
+                break
+            gain = elbo - best
+            best = max(best, elbo)
+            resting = resting + 1 if gain < self.method.tolerance * target.size**0.5 else 0
+            if resting < 2:
+                continue
+            if rate <= LEAST_RATE:
+                rested = True
+                break
+            rate, resting, best = 0.5 * rate, 0, elbo
+        average = _cast(adam.average, np.dtype(float))
+        free, slope = centred(target, average, draw_seed(seed, 2), effort.fixed)
+        place = Ranked(choice, effort.draws, starts, free)
+        return place, self._stop(rested, late, slope, WINDOWS * effort.steps)
+
+    def _columns(self, size: int) -> int:
+        if self.diagonal:
+            return 0
+        return size if self.rank == "full" else min(int(self.rank), size)
+
+    def _stop(self, rested: bool, late: bool, slope: float, steps: int) -> Stop:
+        if rested and slope <= STATIONARY:
+            return Stop(True, "the ELBO rests at the smallest step")
+        if not rested:
+            return self.stopped(allowance().reason if late else f"{steps} steps")
         reason = f"the mean would still move by {slope:.2g} standard deviations"
-        reason = reason if np.isfinite(slope) else f"{MOST_STEPS} steps of the mean"
-    parameters = {k: np.asarray(v, float) for k, v in parts(free).items()}
-    restarts = tuple(
-        GaussianRestart(float(elbo), 2 * effort.steps, f"rate {rate:g}")
-        for elbo, rate in zip(elbos, rates, strict=True)
-    )
-    return Solution(parameters, effort.draws, converged, reason, restarts)
+        return self.stopped(reason if np.isfinite(slope) else f"{MOST_STEPS} steps of the mean")
+
+
+class _Windows:
+    """Windows of steps of one fit."""
+
+    def __init__(self, target: Target, columns: int, effort: Effort, seed: int) -> None:
+        self.target, self.effort = target, effort
+        self.program = _program(target, columns, effort)
+        with in_precision(target.dtype):
+            key = jax.random.key(draw_seed(seed, 0) % 2**31)
+            self.keys = jax.random.split(key, WINDOWS)
+
+    def run(self, adam: Adam, number: int, rate: float) -> tuple[Adam, float]:
+        """One window, and the ELBO in it."""
+        with in_precision(self.target.dtype):
+            found, elbo = self.program(adam, self.keys[number], rate, self.target.arguments)
+        return found, float(elbo)
+
+    def begun(self, free: Free) -> tuple[Adam, float, float, tuple[Start, ...]]:
+        """The best of some rates after two windows: where it is, the rate, the ELBO; and all."""
+        with in_precision(self.target.dtype):
+            begun = start(_cast(free, self.target.dtype))
+        rates, steps = self.effort.rates, 2 * self.effort.steps
+        trials = [self.run(begun, 0, rate) for rate in rates]
+        later = [self.run(one, 1, rate) for (one, _), rate in zip(trials, rates, strict=True)]
+        elbos = np.nan_to_num([elbo for _, elbo in later], nan=-np.inf, neginf=-np.inf)
+        best = int(np.argmax(elbos))
+        starts = tuple(
+            Start(float(elbo), steps, f"stopped: the rate {rate:g} is not the best")
+            for elbo, rate in zip(elbos, rates, strict=True)
+        )
+        return later[best][0], rates[best], float(elbos[best]), starts
 
 
 def centred(target: Target, free: Free, seed: int, draws: int) -> tuple[Free, float]:

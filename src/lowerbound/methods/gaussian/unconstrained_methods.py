@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lowerbound.bound.divergences import Divergence, Fisher, Local
+from lowerbound.methods.rewriting.summed_out import summed_out
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.summing.enumerated import discrete_sites
+from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.method import COUNT, SINGLE, Method, is_count, is_size
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
@@ -21,16 +26,13 @@ FIXED_BELOW = 1000  # the largest dimension that "auto" fits with fixed draws
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnconstrainedMethod(Method):
-    """What Gaussians on the unconstrained space have in common: see `Gaussian`."""
+    """What methods on the unconstrained space have in common: see `Gaussian`."""
 
     starts: int = 8
     tolerance: float = 1e-3
     init: str | Mapping[str, Any] = "auto"
-    noncentred: str | Sequence[str] = "auto"
 
-    can: ClassVar[frozenset[str]] = frozenset({SINGLE})
     limited: ClassVar[bool] = True
-    engine: ClassVar[str] = "auto"  # the algorithm; "auto" is decided by the dimension
     ranks: ClassVar[tuple[str, ...]] = RANKS
     low_ranks: ClassVar[bool] = True  # whether a number of columns is a rank
     rank: ClassVar[Any] = "auto"
@@ -39,7 +41,6 @@ class UnconstrainedMethod(Method):
     def __post_init__(self) -> None:
         listed = ", ".join(f'"{name}"' for name in self.ranks)
         number = " or a rank of at least 1" if self.low_ranks else ""
-        named = isinstance(self.noncentred, str)
         self.check(
             (
                 "rank",
@@ -54,6 +55,27 @@ class UnconstrainedMethod(Method):
                 isinstance(self.init, Mapping) or self.init == "auto",
                 '"auto" or a dict of site values',
             ),
+        )
+
+    def chosen_rank(self, dimension: int) -> str | int:
+        """The rank, with "auto" decided by the dimension."""
+        if self.rank != "auto":
+            return self.rank  # type: ignore[no-any-return]
+        return "full" if dimension <= FULL_BELOW else LOW_RANK
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianMethod(UnconstrainedMethod):
+    """A Gaussian over all continuous sites, by some algorithm."""
+
+    noncentred: str | Sequence[str] = "auto"
+
+    can: ClassVar[frozenset[str]] = frozenset({SINGLE})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = isinstance(self.noncentred, str)
+        self.check(
             (
                 "noncentred",
                 self.noncentred == "auto" or not named,
@@ -62,39 +84,19 @@ class UnconstrainedMethod(Method):
         )
 
     def plan(self, problem: Problem) -> Planned[Any]:
-        """A Gaussian over all continuous sites; discrete ones are summed out."""
-        from lowerbound.methods.gaussian.planning import planned_gaussian
+        """The algorithm; discrete sites are summed out before it."""
+        check_observed_variance(problem.model)
+        if discrete_sites(problem.model):
+            return summed_out(problem, self)
+        return self.ascent(problem)
 
-        return planned_gaussian(problem, self)
-
-    def by_newton(self, dimension: int) -> bool:
-        """Whether Newton's steps by second derivatives are for such a posterior, if affordable."""
-        if self.engine != "auto":
-            return False
-        most = FULL_BY_NEWTON if self.rank == "full" else math.inf
-        wide = self.rank in ("auto", "full") and FULL_BELOW < dimension <= most
-        return self.rank == "structured" or wide
-
-    def chosen_rank(self, dimension: int, wide: str | None = None) -> str | int:
-        """The rank, with "auto" decided; `wide` is what Newton's steps can afford."""
-        if self.rank != "auto":
-            return self.rank
-        if wide is not None:
-            return wide
-        return "full" if dimension <= FULL_BELOW or not self.low_ranks else LOW_RANK
-
-    def chosen_engine(self, dimension: int, wide: str | None = None) -> str:
-        """The algorithm, with "auto" decided; `wide` is what Newton's steps can afford."""
-        if self.engine != "auto":
-            return self.engine
-        if wide is not None:
-            return "fixed"
-        low_rank = isinstance(self.chosen_rank(dimension), int)
-        return "stochastic" if low_rank or dimension > FIXED_BELOW else "fixed"
+    @abstractmethod
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """The algorithm, for continuous sites."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(UnconstrainedMethod):
+class Gaussian(GaussianMethod):
     """A Gaussian on the unconstrained space, for models that no exact update covers.
 
     The ELBO of fixed quasi-Monte Carlo draws is maximised, deterministically; a low rank follows
@@ -121,9 +123,31 @@ class Gaussian(UnconstrainedMethod):
     rank: str | int = "auto"  # type: ignore[misc]
     draws: int | None = None  # type: ignore[misc]
 
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """Newton's steps for many numbers where they pay; else fixed draws, or noisy gradients."""
+        from lowerbound.methods.gaussian.fixed_stages import FixedAscent
+        from lowerbound.methods.gaussian.noisy import NoisyAscent
+        from lowerbound.methods.gaussian.sparse.newton_ascent import planned_wide
+
+        size = Coordinates.of(problem.model).size
+        wide = self.is_wide(size)
+        newton = planned_wide(problem, self) if wide else None
+        if newton is not None:
+            return newton
+        rank = self.chosen_rank(size)
+        kind = NoisyAscent if isinstance(rank, int) or size > FIXED_BELOW else FixedAscent
+        return kind(problem, self, rank, compares=not wide)
+
+    def is_wide(self, size: int) -> bool:
+        """Whether Newton's steps by second derivatives are for such a posterior, if affordable."""
+        if self.rank == "structured":
+            return True
+        most = FULL_BY_NEWTON if self.rank == "full" else math.inf
+        return self.rank in ("auto", "full") and FULL_BELOW < size <= most
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StochasticGaussian(UnconstrainedMethod):
+class StochasticGaussian(GaussianMethod):
     """A Gaussian on the unconstrained space by noisy gradients, with steps of Adam.
 
     rank: "full", "diagonal", or a number of columns beside the diagonal; "auto" is full up to 200
@@ -132,26 +156,36 @@ class StochasticGaussian(UnconstrainedMethod):
 
     rank: str | int = "auto"  # type: ignore[misc]
     draws: int | None = None  # type: ignore[misc]
-    engine: ClassVar[str] = "stochastic"
     ranks: ClassVar[tuple[str, ...]] = ("auto", "full", "diagonal")
+
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """Noisy gradients."""
+        from lowerbound.methods.gaussian.noisy import NoisyAscent
+
+        return NoisyAscent(problem, self, self.chosen_rank(Coordinates.of(problem.model).size))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoreMatching(UnconstrainedMethod):
+class ScoreMatching(GaussianMethod):
     """A Gaussian with a full covariance whose score is that of log p over draws (batch and match).
 
     draws: how many fixed draws. The other settings are those of `Gaussian`.
     """
 
     draws: int | None = None  # type: ignore[misc]
-    engine: ClassVar[str] = "match"
     rank: ClassVar[Any] = "full"
     low_ranks: ClassVar[bool] = False
     divergence: ClassVar[Divergence] = Fisher()
 
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """Scores that are matched."""
+        from lowerbound.methods.gaussian.score_matching import MatchingAscent
+
+        return MatchingAscent(problem, self)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Laplace(UnconstrainedMethod):
+class Laplace(GaussianMethod):
     """The mode of log p, with the inverse of minus the Hessian there; no draws.
 
     rank: "full" or "diagonal". The other settings are those of `Gaussian`; "auto" of `noncentred`
@@ -159,10 +193,15 @@ class Laplace(UnconstrainedMethod):
     """
 
     rank: str = "full"  # type: ignore[misc]
-    engine: ClassVar[str] = "laplace"
     ranks: ClassVar[tuple[str, ...]] = ("full", "diagonal")
     low_ranks: ClassVar[bool] = False
     divergence: ClassVar[Divergence] = Local()
+
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """Steps to the mode."""
+        from lowerbound.methods.gaussian.laplace import ModeAscent
+
+        return ModeAscent(problem, self, self.rank)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,4 +211,8 @@ class Delta(Laplace):
     Settings are those of `Laplace`.
     """
 
-    engine: ClassVar[str] = "delta"
+    def ascent(self, problem: Problem) -> Planned[Any]:
+        """Steps to the mode, and on."""
+        from lowerbound.methods.gaussian.laplace import DeltaAscent
+
+        return DeltaAscent(problem, self, self.rank)

@@ -14,11 +14,12 @@ from lowerbound.bound.draws import normal_draws
 from lowerbound.compiled import jit, quickly
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
-from lowerbound.methods.gaussian.starts import WIDTH
+from lowerbound.methods.gaussian.climbing.starts import WIDTH
+from lowerbound.methods.gaussian.climbing.together import LEFT_BEHIND, side_by_side, stopped
 from lowerbound.methods.gaussian.target import POINT, Target, target_for, value_and_gradient
-from lowerbound.methods.gaussian.together import LEFT_BEHIND, side_by_side, stopped
 from lowerbound.methods.grid.conditional import Solver, given_name
 from lowerbound.model import Model
+from lowerbound.run.walking import ended
 
 TOLERANCE, LIMIT = 1e-3, 100  # the ELBO is wrong by the square of the tolerance
 DRAWS = 128  # at least, and four times the dimension
@@ -89,8 +90,8 @@ class GaussianGrid:
             return self._rows(vectors, {given_name(n): v[owners, None] for n, v in theta.items()})
 
         begun = [self._nearest(point, best) for point in points]
-        climbs = side_by_side(evaluate, self.draws, begun, TOLERANCE, LIMIT, sieve=sieve)
-        states = [one.state for one in climbs]
+        phase = side_by_side(evaluate, self.draws, begun, TOLERANCE, LIMIT, sieve=sieve)
+        states = [one.state for one in ended(phase)]
         for point, offset, state in zip(points, jacobian, states, strict=True):
             if np.isfinite(state.found.elbo):
                 self._known.append((point, float(state.found.elbo) + offset, state))

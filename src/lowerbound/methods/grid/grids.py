@@ -17,7 +17,7 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.errors import LostPosteriorError, LowerboundError
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.engines import begin_climbs
+from lowerbound.methods.gaussian.climbing.climbs import begin_climbs, best_of
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import (
@@ -39,7 +39,7 @@ from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
-from lowerbound.run.walking import Standing, Walking
+from lowerbound.run.walking import Standing, Walking, ended
 
 
 def planned_grid(problem: Problem, sites: tuple[str, ...], method: Method) -> Planned[Any]:
@@ -128,8 +128,8 @@ class GaussianGrids(Grids):
         model, method = self.problem.model, self.method
         target = target_for(model)
         target.prepare()
-        climbs = begin_climbs(target, method, self.problem.seed, False, again=False)
-        loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+        climbs = ended(begin_climbs(target, method, self.problem.seed, False, again=False))
+        loc = np.asarray(best_of(climbs).state.loc)
         coordinates = target.coordinates
         values = coordinates.constrain(jnp.asarray(loc), target.data)
         rest = [n for n in coordinates.shapes if n not in self.sites]
@@ -157,8 +157,8 @@ def _mode(model: Model, sites: tuple[str, ...], seed: int) -> dict[str, Any] | N
     try:
         with np.errstate(all="ignore"), one_thread():
             target = target_for(model)
-            climbs = begin_climbs(target, Gaussian(), seed, False, again=False)
-            loc = np.asarray(max(climbs, key=lambda one: one.elbo).state.loc)
+            climbs = ended(begin_climbs(target, Gaussian(), seed, False, again=False))
+            loc = np.asarray(best_of(climbs).state.loc)
             values = target.coordinates.constrain(jnp.asarray(loc), target.data)
     except LowerboundError:
         return None

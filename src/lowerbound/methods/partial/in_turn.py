@@ -42,7 +42,7 @@ NOISE = 1e-2  # of the standard error of the ELBO: a change in a round that does
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Alternating:
     """One program given g with its data: the compiled parts of the ascent."""
 
     given: GivenSites
@@ -214,16 +214,17 @@ class Place:
     noise: float = 0.0  # the standard error of the ELBO, as far as it is the draws'
     error: float = np.inf  # how far the Gaussian was from stationary when the factors had moved
     rounds: int = 0
+    draws: int = 0  # of the last round
 
 
-def one_round(problem: Problem, draws: np.ndarray, place: Place, tolerance: float) -> Place:
+def one_round(given: Alternating, draws: np.ndarray, place: Place, tolerance: float) -> Place:
     """Exact updates of the factors, then steps of the Gaussian; the ELBO does not fall."""
-    arrays = problem.averages(points(draws, place.loc, place.root))
-    state, _, entropy = problem.sweeps(arrays, place.state)
+    arrays = given.averages(points(draws, place.loc, place.root))
+    state, _, entropy = given.sweeps(arrays, place.state)
     ascent: Ascent = begin(place.loc, place.root)
     error = np.inf
     for step in range(STEPS + 1):
-        found = problem.estimate(draws, ascent.trial_loc, ascent.trial_root, state.means)
+        found = given.estimate(draws, ascent.trial_loc, ascent.trial_root, state.means)
         if step == 0:
             error = float(distance(found, False))
         ascent = advance(ascent, found, tolerance)
@@ -232,7 +233,7 @@ def one_round(problem: Problem, draws: np.ndarray, place: Place, tolerance: floa
     loc, root = np.asarray(ascent.loc), np.asarray(ascent.root)
     elbo = float(ascent.found.elbo) + entropy
     noise = float(ascent.found.deviation) / np.sqrt(len(draws))
-    return Place(loc, root, state, elbo, noise, error, place.rounds + 1)
+    return Place(loc, root, state, elbo, noise, error, place.rounds + 1, len(draws))
 
 
 def settled(before: Place, after: Place, tolerance: float, relative: float) -> bool:

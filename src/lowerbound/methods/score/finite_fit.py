@@ -1,49 +1,55 @@
-"""`fit` and `explain` of q(z) q(u), where discrete sites cannot be summed out."""
+"""Score functions planned for a problem: q(z) q(u), where z cannot be summed out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-
-import jax
+from typing import NamedTuple
 
 from lowerbound.ascent import State
-from lowerbound.compute.engine import derived
-from lowerbound.compute.versions import versions
+from lowerbound.bound.restricted import Restricted, narrowed, reason
 from lowerbound.errors import ArgumentError, UnsupportedModelError
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
-from lowerbound.methods.score.finite_program import score_program
-from lowerbound.methods.score.score_functions import draws_of, run_score
+from lowerbound.family.densities.score_product import ScoreProduct
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.methods.coordinate.begin import given_values
+from lowerbound.methods.gaussian.climbing.climbs import Start
+from lowerbound.methods.gaussian.reached import table
+from lowerbound.methods.score.finite_program import MOST_COUNTS, ScoreProgram, score_program
+from lowerbound.methods.score.score_functions import (
+    ELSEWHERE,
+    WINDOWS,
+    ascended,
+    at_edge,
+    draws_of,
+    measured,
+    plain,
+    scaled,
+    started,
+    widened,
+)
+from lowerbound.methods.score.score_value import ScoreFunctions
+from lowerbound.methods.score.windows import Parameters
 from lowerbound.model import Model
-from lowerbound.result.fitted import Fit, site_records
+from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
 from lowerbound.result.posterior import History
-from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.enumerated import discrete_sites
 from lowerbound.run.check_input import check_observed_variance
+from lowerbound.run.planned import Planned, Trace
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, Walking, told
 
 
-def by_score(model: Model, method: Gaussian) -> bool:
-    """Whether a method fits a model by score functions.
-
-    Raises, with the reason why discrete sites cannot be summed out, where these cannot be used
-    either.
-    """
-    if method.engine == "score":
-        if not discrete_sites(model):
-            raise ArgumentError(
-                'Gaussian got engine="score" for a model without discrete latent sites.\n'
-                'Expected a discrete site, such as dist.Bernoulli. Use engine="auto".'
-            )
-        return True
-    if method.engine != "auto" or method.condition or not discrete_sites(model):
-        return False
-    try:
-        enumerated(model)
-    except UnsupportedModelError as error:
-        check_score(model, error)
-        return True
-    return False
+def planned_score(problem: Problem, method: ScoreFunctions) -> Planned[Scored]:
+    """A factor for every entry of the discrete sites, and a Gaussian for the others."""
+    check_observed_variance(problem.model)
+    if not discrete_sites(problem.model):
+        raise ArgumentError(
+            "ScoreFunctions got a model without discrete latent sites.\n"
+            "Expected a discrete site, such as dist.Bernoulli. Use lb.Gaussian()."
+        )
+    given_values(problem.model, method)
+    return ScoreAscent(problem, method)
 
 
 def check_score(model: Model, error: UnsupportedModelError) -> None:
@@ -54,61 +60,98 @@ def check_score(model: Model, error: UnsupportedModelError) -> None:
         raise error from None
 
 
-def fit_score(
-    model: Model,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: Gaussian,
-    seed: int,
-    progress: bool | None,
-) -> Fit:
-    """A factor for every entry of the discrete sites, and a Gaussian for the others."""
-    with jax.enable_x64(True):
-        check_observed_variance(model)
-        plan = explain_score(model, method)
-        run = run_score(model, method, seed, progress)
-    return Fit(
-        elbo=run.elbo,
-        elbo_error=run.elbo_error,
-        history=History(run.history, run.history_seconds, step="window"),
-        restarts=run.restarts,
-        converged=run.converged,
-        stop_reason=run.stop_reason,
-        plan=replace(plan, notes=(*plan.notes, *run.notes)),
-        method=repr(method),
-        seed=seed,
-        versions=versions(),
-        precision="float64",
-        state=State(run.parameters, ()),  # type: ignore[arg-type]
-        family=run.family,
-        function=model.function,
-        args=args,
-        kwargs=dict(kwargs),
-        sites=site_records(model),
-    )
+class Scored(NamedTuple):
+    """Where the run stands: q, of the program with so many values of its counts, and its starts.
+
+    bound: of q as it is, where that has been measured.
+    """
+
+    program: ScoreProgram
+    q: Parameters
+    starts: tuple[Start, ...] = ()
+    bound: Restricted | None = None
 
 
-def explain_score(model: Model, method: Gaussian) -> Plan:
-    """The plan of such a fit."""
-    program = score_program(model)
-    local, _ = draws_of(program, method)
-    how = "local expectations" if local else "score function"
-    size = program.coordinates.size
-    rank = method.chosen_rank(size)
-    shape = f"rank {rank}" if isinstance(rank, int) else str(rank)
-    plan = plan_of_gaussian(
-        model, f"Gaussian ({shape}, d = {size})", derived(model).structure.residuals
-    )
-    rows = []
-    for row in plan.rows:
-        if row.site in program.coordinates.shapes:
-            block = "+".join(program.coordinates.shapes)
-            rows.append(replace(row, update="estimated (stochastic gradients)", block=block))
-            continue
-        finite = model.latent[row.site].support_values is not None
-        family = "Categorical" if finite else "Categorical, on 0, 1, ..."
-        rows.append(
-            Row(row.site, row.shape, row.scope, family, f"estimated ({how})", row.site,
-                f"1[{row.site} = k]", row.where)
-        )  # fmt: skip
-    return replace(plan, method="Score functions", rows=tuple(rows))
+class ScoreAscent(Walking[Scored]):
+    """Windows of noisy steps; counts get as many values as q needs."""
+
+    unit, total = "window", WINDOWS
+
+    def __init__(self, problem: Problem, method: ScoreFunctions) -> None:
+        self.problem, self.method = problem, method
+        self.first = score_program(problem.model)
+        self.rank = method.chosen_rank(self.first.coordinates.size)
+        self.plan = self._plan()
+
+    def walk(self) -> Iterator[Standing[Scored]]:
+        """From the best start; over again where a count asks for more values."""
+        method, seed, wider = self.method, self.problem.seed, self.first
+        while wider is not None:
+            program = wider
+            first = started(program, method, seed)
+            state, elbo, starts = yield from told(
+                first, lambda state, of=program: Standing(Scored(of, state.average))
+            )
+            yield Standing(Scored(program, state.average, starts), elbo)
+            wider = widened(program, state.average)
+            if wider is None:
+                windows = ascended(program, method, state, seed)
+                state, stop = yield from told(
+                    windows,
+                    lambda here, of=program, starts=starts: Standing(
+                        Scored(of, here[0].average, starts), here[1]
+                    ),
+                )
+                wider = widened(program, state.average)
+        place, width = self._measured(Scored(program, state.average, starts))
+        edges = at_edge(program, place.q.logits)
+        if edges:
+            stop = Stop(False, f"counts of {', '.join(edges)} reach {MOST_COUNTS}", ELSEWHERE)
+        elif width < 1.0:
+            stop = Stop(False, reason(width), ELSEWHERE)
+        yield Standing(place, stop=stop)
+
+    def answer(self, place: Scored, trace: Trace, stop: Stop) -> Answer:
+        """The factors and the Gaussian, with their ELBO over fresh draws."""
+        program, q, starts, bound = self._measured(place)[0]
+        assert bound is not None
+        inner = UnconstrainedGaussian(program.coordinates, {}, {})
+        parameters = plain(program, q, self.rank == "full")
+        return Answer(
+            ScoreProduct(tuple(self.problem.model.latent), inner),
+            State(parameters, ()),  # type: ignore[arg-type]
+            bound.elbo,
+            History(trace.values, trace.seconds, step="window"),
+            table(starts, bound.elbo, len(trace.values), stop),
+            error=bound.error,
+            notes=bound.notes,
+        )
+
+    def _measured(self, place: Scored) -> tuple[Scored, float]:
+        """With its bound; narrower where it reaches too far beyond the density, and how much."""
+        if place.bound is not None:
+            return place, 1.0
+        program, q, seed = place.program, place.q, self.problem.seed
+        width, bound = narrowed(lambda width: measured(program, scaled(q, width), seed))
+        return place._replace(q=scaled(q, width), bound=bound), width
+
+    def _plan(self) -> Plan:
+        model, coordinates = self.problem.model, self.first.coordinates
+        local, _ = draws_of(self.first, self.method)
+        how = "local expectations" if local else "score function"
+        shape = f"rank {self.rank}" if isinstance(self.rank, int) else self.rank
+        residuals = self.problem.joint.structure.residuals
+        plan = plan_of_gaussian(model, f"Gaussian ({shape}, d = {coordinates.size})", residuals)
+        rows = []
+        for row in plan.rows:
+            if row.site in coordinates.shapes:
+                block = "+".join(coordinates.shapes)
+                rows.append(replace(row, update="estimated (stochastic gradients)", block=block))
+                continue
+            finite = model.latent[row.site].support_values is not None
+            family = "Categorical" if finite else "Categorical, on 0, 1, ..."
+            rows.append(
+                Row(row.site, row.shape, row.scope, family, f"estimated ({how})", row.site,
+                    f"1[{row.site} = k]", row.where)
+            )  # fmt: skip
+        return replace(plan, method="Score functions", rows=tuple(rows))

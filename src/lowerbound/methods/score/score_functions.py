@@ -1,4 +1,4 @@
-"""`fit` of models with discrete latent sites that cannot be summed out: q(z) q(u) from draws.
+"""Steps for discrete latent sites that cannot be summed out: q(z) q(u) from draws.
 
 Every entry of a discrete site has a factor of its own, the continuous sites have one Gaussian on
 the unconstrained space. Counts without an upper end get as many values as q needs.
@@ -6,9 +6,7 @@ the unconstrained space. Counts without an upper end get as many values as q nee
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import jax
@@ -17,27 +15,23 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from lowerbound.ascent.adam import log_q, parts
-from lowerbound.bound.restricted import Restricted, narrowed, restricted
-from lowerbound.bound.restricted import reason as narrow_reason
+from lowerbound.bound.draws import draw_seed
+from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.compiled import jit, quickly
-from lowerbound.errors import ConvergenceWarning, NoFiniteStartError
-from lowerbound.family.densities.score_product import ScoreProduct
-from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
+from lowerbound.errors import NoFiniteStartError
+from lowerbound.family.densities.unconstrained import covariance
 from lowerbound.methods.coordinate.begin import given_values
-from lowerbound.methods.gaussian.climbs import Watch, draw_seed
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
+from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.score.finite_program import (
-    MOST_COUNTS,
     ScoreProgram,
     counts_for,
     score_program,
 )
 from lowerbound.methods.score.logit_gradients import draw_cells
+from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.score.windows import Ascending, Parameters, begin, point, window
-from lowerbound.model import Model
-from lowerbound.result.posterior import Restart
+from lowerbound.result.answer import Stop
 from lowerbound.rewrite.summing.finite import Finite
-from lowerbound.run.bar import Bar
 
 FIRST_STEPS, STEPS, LAST_STEPS = 40, 100, 500  # of a start, of a window, averaged at the end
 FIRST_RATE, LEAST_RATE, FALL = 0.3, 5e-3, 0.4  # the rate falls each time that the ELBO rests
@@ -48,28 +42,12 @@ MOST_WORK = 1e7  # numbers computed in a step that tries every value of every en
 MEASURE, BATCH = 4096, 64  # fresh draws that measure the answer, and how many at once
 QUICK_BELOW = 1e5  # numbers computed in a step; programs of more are optimised
 EDGE = 1e-6  # probability of the last eighth of the values of a count that asks for more
+ELSEWHERE = "Loosen tolerance, or start elsewhere with lb.ScoreFunctions(init=...)."
 _WIDTH, _FACTOR = 0.1, 0.1
 _EVEN, _GIVEN = 0.01, 4.0  # logits: noise that breaks ties, and of the values given
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreRun:
-    """What a run came to; the ELBO and its standard error are from fresh draws."""
-
-    family: ScoreProduct
-    parameters: dict[str, Any]
-    elbo: float
-    elbo_error: float
-    history: np.ndarray
-    history_seconds: np.ndarray
-    converged: bool
-    stop_reason: str
-    restarts: tuple[Restart, ...]
-    local: bool
-    notes: tuple[str, ...] = ()
-
-
-def draws_of(program: ScoreProgram, method: Gaussian) -> tuple[bool, int]:
+def draws_of(program: ScoreProgram, method: ScoreFunctions) -> tuple[bool, int]:
     """Whether every value of every entry is tried, and the draws of a step."""
     one = program.flips * program.work
     local = 2 * one <= MOST_WORK
@@ -80,52 +58,7 @@ def draws_of(program: ScoreProgram, method: Gaussian) -> tuple[bool, int]:
     return local, 2 * int(np.clip(LOCAL_WORK // (2 * one), 1, LOCAL_DRAWS // 2))
 
 
-def run_score(
-    model: Model, method: Gaussian, seed: int = 0, progress: bool | None = None
-) -> ScoreRun:
-    """Fit q(z) q(u) to a traced model, as the method says."""
-    with jax.enable_x64(True), np.errstate(all="ignore"):
-        program = score_program(model)
-        with Bar(progress, WINDOWS, "Score", "window") as bar:
-            watch = Watch(bar)
-            while True:
-                state, restarts = _started(program, method, seed, watch)
-                wider = _widened(program, state.average)
-                if wider is None:
-                    state, converged, reason = _ascended(program, method, state, seed, watch)
-                    wider = _widened(program, state.average)
-                if wider is None:
-                    break
-                program = wider
-            average = state.average
-            full = method.chosen_rank(program.coordinates.size) == "full"
-            width, bound = narrowed(lambda w: _measured(program, _scaled(average, w), seed))
-            average = _scaled(average, width)
-            if width < 1.0:
-                converged, reason = False, narrow_reason(width)
-        edges = _at_edge(program, average.logits)
-        if edges:
-            converged, reason = False, f"counts of {', '.join(edges)} reach {MOST_COUNTS}"
-        if not converged:
-            remedy = "Loosen tolerance, or start elsewhere with lb.Gaussian(init=...)."
-            warnings.warn(ConvergenceWarning(reason, remedy), stacklevel=3)
-        inner = UnconstrainedGaussian(program.coordinates, {}, {})
-        return ScoreRun(
-            family=ScoreProduct(tuple(model.latent), inner),
-            parameters=_plain(program, average, full),
-            elbo=bound.elbo,
-            elbo_error=bound.error,
-            history=np.array(watch.elbo),
-            history_seconds=np.array(watch.seconds),
-            converged=converged,
-            stop_reason=reason,
-            restarts=restarts,
-            local=draws_of(program, method)[0],
-            notes=bound.notes,
-        )
-
-
-def _plain(program: ScoreProgram, average: Parameters, full: bool) -> dict[str, Any]:
+def plain(program: ScoreProgram, average: Parameters, full: bool) -> dict[str, Any]:
     """The parameters of the family, as NumPy arrays."""
     logits = {
         site.name: np.asarray(site.entries(average.logits[site.name], rest=1))
@@ -141,26 +74,28 @@ def _plain(program: ScoreProgram, average: Parameters, full: bool) -> dict[str, 
 # -- the ascent -----------------------------------------------------------------------------------
 
 
-def _started(
-    program: ScoreProgram, method: Gaussian, seed: int, watch: Watch
-) -> tuple[Ascending, tuple[Restart, ...]]:
-    """The best of several starts after one window each."""
+def started(
+    program: ScoreProgram, method: ScoreFunctions, seed: int
+) -> Generator[Ascending, None, tuple[Ascending, float, tuple[Start, ...]]]:
+    """The best of several starts after one window each, its ELBO, and the record of all."""
     run, key = _program(program, method), jax.random.key(draw_seed(seed, 0))
-    found = []
+    found: list[tuple[float, Ascending]] = []
     for number, start in enumerate(_starting_points(program, method, seed)):
         own = jax.random.fold_in(key, number)
         state, elbo = run(begin(start), own, FIRST_RATE, FIRST_STEPS, program.data)
         found.append((float(np.nan_to_num(float(elbo), nan=-np.inf)), state))
-    best = max(found, key=lambda one: one[0])
+        best = max(found, key=lambda one: one[0])
+        if best[0] > -np.inf:
+            yield best[1]
     if best[0] == -np.inf:
         raise NoFiniteStartError(len(found), [])
-    watch.note(best[0])
-    return best[1], tuple(Restart(elbo, FIRST_STEPS, f"rate {FIRST_RATE:g}") for elbo, _ in found)
+    starts = tuple(Start(elbo, FIRST_STEPS, "stopped: below another start") for elbo, _ in found)
+    return best[1], best[0], starts
 
 
-def _ascended(
-    program: ScoreProgram, method: Gaussian, state: Ascending, seed: int, watch: Watch
-) -> tuple[Ascending, bool, str]:
+def ascended(
+    program: ScoreProgram, method: ScoreFunctions, state: Ascending, seed: int
+) -> Generator[tuple[Ascending, float], None, tuple[Ascending, Stop]]:
     """Windows of steps until the ELBO rests at the smallest rate."""
     run, key = _program(program, method), jax.random.key(draw_seed(seed, 1))
     size = program.coordinates.size + sum(s.cells * len(s.values) for s in program.discrete)
@@ -169,7 +104,7 @@ def _ascended(
         own = jax.random.fold_in(key, number)
         state, value = run(state, own, rate, STEPS, program.data)
         elbo = float(value)
-        watch.note(elbo)
+        yield state, elbo
         resting = resting + 1 if elbo - best < method.tolerance * size**0.5 else 0
         best = max(best, elbo)
         if resting < 2:
@@ -177,13 +112,13 @@ def _ascended(
         if rate <= LEAST_RATE:
             last = jax.random.fold_in(key, WINDOWS)
             state, value = run(state, last, rate, LAST_STEPS, program.data)
-            watch.note(float(value))
-            return state, True, "the ELBO rests at the smallest step"
+            yield state, float(value)
+            return state, Stop(True, "the ELBO rests at the smallest step")
         rate, resting, best = max(FALL * rate, LEAST_RATE), 0, elbo
-    return state, False, f"{WINDOWS * STEPS} steps"
+    return state, Stop(False, f"{WINDOWS * STEPS} steps", ELSEWHERE)
 
 
-def _program(program: ScoreProgram, method: Gaussian) -> Any:
+def _program(program: ScoreProgram, method: ScoreFunctions) -> Any:
     """One window of steps, compiled."""
     local, draws = draws_of(program, method)
     key = ("window", local, draws)
@@ -200,7 +135,7 @@ def _program(program: ScoreProgram, method: Gaussian) -> Any:
 # -- starts ---------------------------------------------------------------------------------------
 
 
-def _starting_points(program: ScoreProgram, method: Gaussian, seed: int) -> list[Parameters]:
+def _starting_points(program: ScoreProgram, method: ScoreFunctions, seed: int) -> list[Parameters]:
     """The median of the prior with even probabilities; then draws around both."""
     rng = np.random.default_rng(abs(seed))
     given = given_values(program.model, method)
@@ -248,7 +183,7 @@ def _cells(site: Finite, entries: np.ndarray) -> np.ndarray:
     return found.reshape((*site.rows, site.cells, -1))
 
 
-def _free(method: Gaussian, row: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+def _free(method: ScoreFunctions, row: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
     size, rank = len(row), method.chosen_rank(len(row))
     free = {"loc": jnp.asarray(row), "log_scale": jnp.full(row.shape, np.log(_WIDTH))}
     columns = 0 if rank == "diagonal" or size < 2 else size if rank == "full" else int(rank)
@@ -262,7 +197,7 @@ def _free(method: Gaussian, row: np.ndarray, rng: np.random.Generator) -> dict[s
 # -- counts ---------------------------------------------------------------------------------------
 
 
-def _at_edge(program: ScoreProgram, logits: Mapping[str, Any]) -> dict[str, float]:
+def at_edge(program: ScoreProgram, logits: Mapping[str, Any]) -> dict[str, float]:
     """The counts for which q has mass among the largest values there are, and how much."""
     found: dict[str, float] = {}
     for site in program.discrete:
@@ -273,9 +208,9 @@ def _at_edge(program: ScoreProgram, logits: Mapping[str, Any]) -> dict[str, floa
     return found
 
 
-def _widened(program: ScoreProgram, now: Parameters) -> ScoreProgram | None:
+def widened(program: ScoreProgram, now: Parameters) -> ScoreProgram | None:
     """The program with more values for the counts that reach the edge."""
-    edges, counts = _at_edge(program, now.logits), {}
+    edges, counts = at_edge(program, now.logits), {}
     for site in program.discrete:
         if program.model.latent[site.name].support_values is None:
             factor = 1 if site.name not in edges else 2 if edges[site.name] < 0.5 else 8
@@ -288,7 +223,7 @@ def _widened(program: ScoreProgram, now: Parameters) -> ScoreProgram | None:
 # -- the bound ------------------------------------------------------------------------------------
 
 
-def _scaled(q: Parameters, width: float) -> Parameters:
+def scaled(q: Parameters, width: float) -> Parameters:
     """The same with the scale of the Gaussian multiplied."""
     return q._replace(free={**q.free, "log_scale": q.free["log_scale"] + np.log(width)})
 
@@ -308,7 +243,7 @@ def _at_fault(program: ScoreProgram, q: Parameters, key: Any) -> list[str]:
             if not np.isfinite(t)]  # fmt: skip
 
 
-def _measured(program: ScoreProgram, average: Parameters, seed: int) -> Restricted:
+def measured(program: ScoreProgram, average: Parameters, seed: int) -> Restricted:
     """The ELBO over fresh draws."""
     if "measure" not in program.compiled:
 

@@ -1,27 +1,30 @@
-"""The engine of many dimensions with fixed draws: Newton's steps with a sparse precision."""
+"""Newton's steps over fixed draws with a sparse precision, for many dimensions."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lowerbound.ascent.bordered import diagonal
 from lowerbound.ascent.newton_step import Aim, Precision, aim
+from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.fixed_draws import smooth
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.cost import allowance
-from lowerbound.methods.gaussian.climbs import GaussianRestart, Solution, Watch, draw_seed
-from lowerbound.methods.gaussian.curvature import second_derivatives
-from lowerbound.methods.gaussian.engines import AGREED, COARSE, LIMIT, SHARE, starts_of
-from lowerbound.methods.gaussian.sparsity import Sparsity, curvature_work, work
-from lowerbound.methods.gaussian.starts import WITHIN, at_fault, improper
+from lowerbound.methods.gaussian.climbing.climbs import starts_of
+from lowerbound.methods.gaussian.climbing.over_draws import AGREED, COARSE
+from lowerbound.methods.gaussian.climbing.starts import WITHIN, at_fault, improper
+from lowerbound.methods.gaussian.sparse.curvature import second_derivatives
+from lowerbound.methods.gaussian.sparse.sparsity import Sparsity, curvature_work, work
 from lowerbound.methods.gaussian.target import Target
-from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
+from lowerbound.run.walking import ended
 
+CONVERGED = "converged"
 STAGES = (32, 128, 512)  # draws, until fresh ones agree
-DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are dear
 MEASURE, DEAR_MEASURE = 128, 64  # fresh draws that measure the answer, at least
 CURVED = 4  # one in so many draws has its second derivatives computed
 FEW, ENOUGH = 32, 32  # directions that cost little, and the draws for them in any case
@@ -59,7 +62,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Course:
     """Newton's steps over fixed draws: where they came to, how far, and why they stopped."""
 
     place: Place
@@ -68,67 +71,14 @@ class Walk:
     reason: str
 
 
-def solve_newton(
-    target: Target,
-    method: UnconstrainedMethod,
-    rank: str | int,
-    seed: int,
-    watch: Watch,
-    sparsity: Sparsity,
-    walks: list[Walk] | None = None,
-) -> Solution:
-    """Newton's steps over few draws from the best start, then over more until fresh ones agree.
-
-    `walks` are those over few draws, where they have been made.
-    """
-    surface = Surface(target, sparsity)
-    walks = walks or race(surface, method, seed)
-    best = max(walks, key=lambda walk: walk.place.elbo)
-    watch.note(best.place.elbo)
-    place, walk = best.place, best
-    sizes: tuple[int, ...] = STAGES[:2] if surface.dear else STAGES
-    if method.draws is not None:
-        sizes = (max(2, method.draws + method.draws % 2),)
-    tolerance, size = method.tolerance, sizes[0]
-    for stage, size in enumerate(sizes):
-        draws = many_draws(size, target.size, draw_seed(seed, stage))
-        coarse = AGREED if surface.dear else COARSE
-        goal = max(method.tolerance, coarse if stage == 0 and len(sizes) > 1 else 0.0)
-        limit = DEAR_LIMIT if surface.dear else LIMIT
-        walk = ascend(surface, draws, place, goal, limit, watch, SHARE if stage else 0.0)
-        place = walk.place
-        if (stage and walk.first <= AGREED) or (surface.dear and walk.reason != "converged"):
-            break
-        if allowance().over:
-            break
-    _check_proper(target, sparsity, place)
-    converged = place.error <= AGREED
-    reason = walk.reason if not converged else (
-        f"mean and scale within {max(tolerance, place.error):.2g} standard deviations"
-    )  # fmt: skip
-    restarts = tuple(GaussianRestart(w.place.elbo, w.steps, w.reason) for w in walks)
-    return Solution(
-        parameters(sparsity, place, rank),
-        size,
-        converged,
-        reason,
-        restarts,
-        measured=measured(surface, place, size, seed),
-    )
-
-
-def measured(surface: Surface, place: Place, size: int, seed: int) -> tuple[Restricted, float]:
-    """The ELBO over fresh draws, and how far these draws would move q."""
+def measured(surface: Surface, place: Place, size: int, seed: int) -> Restricted:
+    """The ELBO over fresh draws."""
     size = max(size, DEAR_MEASURE if surface.dear else MEASURE)
     draws = many_draws(size, len(place.loc), draw_seed(seed, len(STAGES)))
-    fresh = surface.at(place.loc, place.precision, draws)
-
-    def why(draw: int) -> list[str]:
-        vector = surface.vectors(place.loc, place.precision, draws[draw : draw + 1])[0]
-        return at_fault(surface.target, vector, WITHIN)
-
+    vectors = surface.vectors(place.loc, place.precision, draws)
+    ratios = _ratios(surface.target(vectors)[0], place.precision, draws)
     # The two draws of a pair are not independent.
-    return restricted(fresh.ratios, why, pairs=True), fresh.error
+    return restricted(ratios, lambda draw: at_fault(surface.target, vectors[draw], WITHIN), True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +106,7 @@ class Surface:
         """The averages of a Gaussian over some draws; nothing is ahead where log p is infinite."""
         vectors = self.vectors(loc, precision, draws)
         values, gradients = self.target(vectors)
-        ratios = values + precision.entropy() + 0.5 * np.sum(draws**2, axis=1)
-        ratios = ratios - 0.5 * draws.shape[1]
+        ratios = _ratios(values, precision, draws)
         place = Place(loc, precision, ratios, None)
         slope = smooth(values, gradients).mean(axis=0)[self.sparsity.order]
         if not np.isfinite(ratios).all() or not np.isfinite(slope).all():
@@ -170,15 +119,20 @@ class Surface:
         return replace(place, ahead=aim(precision, slope, sparsity.read(-products)))
 
 
+def _ratios(values: np.ndarray, precision: Precision, draws: np.ndarray) -> np.ndarray:
+    """Log p - log q at some draws."""
+    ratios: np.ndarray = values + precision.entropy() + 0.5 * np.sum(draws**2, axis=1)
+    return ratios - 0.5 * draws.shape[1]
+
+
 def ascend(
     surface: Surface,
     draws: np.ndarray,
     start: Place,
     tolerance: float,
     limit: int,
-    watch: Watch | None = None,
     share: float = 0.0,
-) -> Walk:
+) -> Generator[Place, None, Course]:
     """Newton's steps over some draws until the next one would be within the tolerance.
 
     A step is refused when the ELBO falls by more than its noise, for over few draws -H is not
@@ -190,7 +144,7 @@ def ascend(
     for number in range(limit):
         if place.error <= goal:
             if settled:
-                return Walk(place, first, number, "converged")
+                return Course(place, first, number, CONVERGED)
             step = 1.0  # one more, for a step that was too long may stop where the next would not
         settled = place.error <= goal
         if place.ahead is None:
@@ -198,7 +152,7 @@ def ascend(
             closer = place.precision.matrix.mixed(place.precision.matrix, 0.0)
             tight = Precision.of(type(closer)(*(16.0 * part for part in closer)))
             if tight is None or step < _SMALLEST_STEP:
-                return Walk(place, first, number, "no step raises the ELBO")
+                return Course(place, first, number, "no step raises the ELBO")
             step *= 0.25
             place = surface.at(place.loc, tight, draws)
             continue
@@ -222,12 +176,11 @@ def ascend(
         else:
             step, reach = 0.25 * min(step, 4.0), max(1.0, 0.25 * shrunk * ahead.length)
             if step < _SMALLEST_STEP:
-                return Walk(place, first, number, "no step raises the ELBO")
-        if watch is not None:
-            watch.note(place.elbo)
+                return Course(place, first, number, "no step raises the ELBO")
+        yield place
         if allowance().over:
-            return Walk(place, first, number, allowance().reason)
-    return Walk(place, first, limit, f"{limit} iterations")
+            return Course(place, first, number, allowance().reason)
+    return Course(place, first, limit, f"{limit} iterations")
 
 
 def _accepted(before: Place, after: Place) -> bool:
@@ -241,7 +194,9 @@ def _accepted(before: Place, after: Place) -> bool:
     return bool(change.mean() >= -_NOISE * change.std() / len(change) ** 0.5 - slack)
 
 
-def race(surface: Surface, method: UnconstrainedMethod, seed: int) -> list[Walk]:
+def race(
+    surface: Surface, method: GaussianMethod, seed: int
+) -> Generator[Place, None, list[Course]]:
     """A few steps from every start, then the best one or two until they come to rest."""
     target, sparsity = surface.target, surface.sparsity
     draws = many_draws(RACE // 2 if surface.dear else RACE, target.size, draw_seed(seed, 99))
@@ -251,16 +206,23 @@ def race(surface: Surface, method: UnconstrainedMethod, seed: int) -> list[Walk]
     if surface.dear:
         highest = np.argsort(-target(rows)[0], kind="stable")
         rows, goal = rows[highest[:DEAR_STARTS]], ROUGHLY
-    walks = []
+    courses: list[Course] = []
     for row in rows:
         start = Place(row[sparsity.order], flat, np.full(len(draws), -np.inf), None)
-        walks.append(ascend(surface, draws, start, goal, FIRST))
-    walks.sort(key=lambda walk: -walk.place.elbo)
-    for number, walk in enumerate(walks[: 1 if surface.dear else 2]):
-        if walk.reason != "converged":
-            longer = ascend(surface, draws, walk.place, goal, TURNS)
-            walks[number] = replace(longer, steps=walk.steps + longer.steps)
-    return walks
+        courses.append(ended(ascend(surface, draws, start, goal, FIRST)))
+        yield best_of(courses).place
+    courses.sort(key=lambda course: -course.place.elbo)
+    for number, course in enumerate(courses[: 1 if surface.dear else 2]):
+        if course.reason != CONVERGED:
+            longer = ended(ascend(surface, draws, course.place, goal, TURNS))
+            courses[number] = replace(longer, steps=course.steps + longer.steps)
+            yield best_of(courses).place
+    return courses
+
+
+def best_of(courses: Sequence[Course]) -> Course:
+    """The course that is kept."""
+    return max(courses, key=lambda course: course.place.elbo)
 
 
 def parameters(sparsity: Sparsity, place: Place, rank: str | int) -> dict[str, np.ndarray]:
@@ -285,7 +247,8 @@ def parameters(sparsity: Sparsity, place: Place, rank: str | int) -> dict[str, n
     return {"loc": loc, "scale_tril": np.linalg.cholesky(covariance)}
 
 
-def _check_proper(target: Target, sparsity: Sparsity, place: Place) -> None:
+def check_proper(target: Target, sparsity: Sparsity, place: Place) -> None:
+    """Raise where a Gaussian has run off."""
     deviations = place.precision.deviations
     far = np.flatnonzero(~(np.maximum(deviations, np.abs(place.loc)) < _FAR))
     if len(far):

@@ -6,7 +6,7 @@ curvature, found from gradients alone and whatever the scales of the coordinates
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,14 @@ from lowerbound.bound.draws import cubature
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
 from lowerbound.errors import ImproperPosteriorError, NoFiniteStartError
+from lowerbound.methods.gaussian.climbing.together import (
+    JOINED,
+    LEFT_BEHIND,
+    Climb,
+    side_by_side,
+    stopped,
+)
 from lowerbound.methods.gaussian.target import Target
-from lowerbound.methods.gaussian.together import JOINED, LEFT_BEHIND, Climb, side_by_side, stopped
 from lowerbound.model.prior_points import improper_sites
 
 LIMIT = 60  # iterations of a start
@@ -40,14 +46,16 @@ def improper(target: Target, entries: Sequence[int]) -> ImproperPosteriorError:
     return ImproperPosteriorError(names, any(name.split("[")[0] in flat for name in names))
 
 
-def climb(target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.inf) -> list[Climb]:
+def climb(
+    target: Target, locs: np.ndarray, diagonal: bool, known: float = -np.inf
+) -> Generator[list[Ascent], None, list[Climb]]:
     """Ascend from all starts, with the points of all of them evaluated together.
 
     `known` is the ELBO of an earlier start that has come to rest.
     """
     root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
     partners: dict[int, int] = {}
-    climbs = side_by_side(
+    climbs = yield from side_by_side(
         lambda vectors, owners: target(vectors),
         cubature(target.size, 0),
         [begin(loc, root) for loc in locs],

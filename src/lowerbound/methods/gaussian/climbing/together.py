@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,6 @@ class Climb:
 
     state: Ascent
     iterations: int
-    history: tuple[float, ...]
 
     @property
     def elbo(self) -> float:
@@ -44,14 +43,14 @@ def side_by_side(
     limit: int,
     diagonal: bool = False,
     sieve: Sieve = list,
-) -> list[Climb]:
+) -> Generator[list[Ascent], None, list[Climb]]:
     """Ascend from all starts until each has come to rest, or `sieve` has stopped it.
 
     `evaluate(vectors, owners)` gives log p and its gradient at the rows, where the row i belongs to
     the ascent number owners[i].
     """
     states = list(begun)
-    histories: list[list[float]] = [[] for _ in states]
+    steps = [0 for _ in states]
     for _ in range(limit):
         active = [i for i, state in enumerate(states) if state.status == RUNNING]
         if not active or allowance().over:
@@ -62,9 +61,10 @@ def side_by_side(
             own = slice(number * len(draws), (number + 1) * len(draws))
             found = averaged(draws, values[own], gradients[own], states[i].trial_root)
             states[i] = advance(states[i], found, tolerance, diagonal)
-            histories[i].append(float(states[i].found.elbo))
+            steps[i] += 1
         states = sieve(states)
-    return [Climb(s, len(h), tuple(h)) for s, h in zip(states, histories, strict=True)]
+        yield states
+    return [Climb(state, count) for state, count in zip(states, steps, strict=True)]
 
 
 def stopped(state: Ascent, status: int) -> Ascent:

@@ -14,7 +14,12 @@ import numpy as np
 
 from lowerbound.ascent.bordered import Bordered
 from lowerbound.cost import allowance, numbers_computed
-from lowerbound.methods.gaussian.curvature import Directions, Groups, groups_of, second_derivatives
+from lowerbound.methods.gaussian.sparse.curvature import (
+    Directions,
+    Groups,
+    groups_of,
+    second_derivatives,
+)
 from lowerbound.methods.gaussian.target import Target
 
 BINS, ROUNDS = 24, 3  # into which the columns of a large group are thrown, and how often

@@ -1,0 +1,160 @@
+"""A Gaussian on the unconstrained space, planned for a problem: what all its algorithms share.
+
+An algorithm is a subclass with an `ascent`: a generator that goes through the choice of
+coordinates, the climbs from all starts, and its own steps, and tells where it stands after each.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import ClassVar
+
+from lowerbound.ascent import State
+from lowerbound.ascent.gaussian_step import Ascent
+from lowerbound.bound.restricted import reason
+from lowerbound.cost import allowance
+from lowerbound.methods.coordinate.begin import given_values
+from lowerbound.methods.gaussian.centring import (
+    MOST_TRIED,
+    Choice,
+    as_named,
+    choose,
+    named_sites,
+    plan_note,
+    sites_to_try,
+)
+from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
+from lowerbound.methods.gaussian.climbing.over_draws import LIMIT
+from lowerbound.methods.gaussian.reached import Reached, Rooted, table
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.plan import Plan, plan_of_gaussian
+from lowerbound.result.posterior import History
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.run.planned import Trace
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, Walking, told
+
+Phase = Generator[Standing[Reached], None, tuple[Reached, Stop]]
+
+
+class GaussianAscent(Walking[Reached]):
+    """The best Gaussian of some rank, as an algorithm finds it.
+
+    update: what the plan calls the algorithm. compares: whether it looks for the coordinates of
+    the largest ELBO.
+    """
+
+    unit, total = "step", 2 * LIMIT
+    update: ClassVar[str] = "estimated (quasi-Monte Carlo)"
+
+    def __init__(
+        self, problem: Problem, method: GaussianMethod, rank: str | int, compares: bool = True
+    ) -> None:
+        self.problem, self.method, self.rank, self.compares = problem, method, rank, compares
+        self.dtype = problem.computing.dtype()
+        given_values(problem.model, method)
+        named_sites(problem.model, method)
+        self.plan = self._plan()
+
+    @abstractmethod
+    def ascent(self) -> Phase:
+        """Where it goes, what it reaches, and why it stops there."""
+
+    def walk(self) -> Iterator[Standing[Reached]]:
+        """The ascent; then its answer is measured."""
+        reached, stop = yield from self.ascent()
+        found = reached.measured(self.problem.seed)
+        if found.width < 1.0:
+            stop = self.stopped(reason(found.width))
+        yield Standing(replace(reached, known=found), stop=stop)
+
+    def answer(self, place: Reached, trace: Trace, stop: Stop) -> Answer:
+        """The Gaussian, with its ELBO over fresh draws."""
+        parameters, bound, _ = place.measured(self.problem.seed)
+        return Answer(
+            place.choice.family,
+            State(parameters, ()),  # type: ignore[arg-type]
+            bound.elbo,
+            History(trace.values, trace.seconds, step="step"),
+            table(place.starts, bound.elbo, len(trace.values), stop),
+            str(self.dtype),
+            bound.error,
+            notes=(*place.choice.notes, *bound.notes),
+        )
+
+    # What algorithms share
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether the entries are independent."""
+        return self.rank == "diagonal"
+
+    @cached_property
+    def tried(self) -> tuple[str, ...]:
+        """The sites whose coordinates are compared."""
+        model = self.problem.model
+        if not self.compares or self.size > MOST_TRIED:
+            return ()
+        return sites_to_try(model, self.method, self.rank == "full")
+
+    @cached_property
+    def size(self) -> int:
+        """The numbers of all sites."""
+        return Coordinates.of(self.problem.model).size
+
+    def coordinates(self) -> Generator[Standing[Reached], None, Choice]:
+        """The coordinates that the method names, or those of the largest ELBO."""
+        model, method = self.problem.model, self.method
+        if not self.tried:
+            return as_named(model, method, self.dtype)
+        full, seed = self.rank == "full", self.problem.seed
+        search = choose(model, method, self.tried, not full, self.dtype, seed)
+        return (yield from told(search, lambda best: Standing(self.rooted(best, best.begun))))
+
+    def begun(
+        self, choice: Choice
+    ) -> Generator[Standing[Reached], None, tuple[Ascent, tuple[Start, ...]]]:
+        """The best start, and the record of all of them."""
+        if choice.begun is not None:
+            return choice.begun, choice.starts
+        phase = begin_climbs(choice.target, self.method, self.problem.seed, self.diagonal)
+        climbs = yield from told(phase, partial(self.standing, choice))
+        return best_of(climbs).state, tuple(map(start_of, climbs))
+
+    def rooted(
+        self, choice: Choice, state: Ascent | None, draws: int = 0, starts: tuple[Start, ...] = ()
+    ) -> Rooted:
+        """A state of an ascent as what it has reached."""
+        assert state is not None
+        return Rooted(choice, draws, starts or choice.starts, state.loc, state.root, self.diagonal)
+
+    def standing(
+        self, choice: Choice, state: Ascent, draws: int = 0, starts: tuple[Start, ...] = ()
+    ) -> Standing[Reached]:
+        """A state of an ascent as a standing."""
+        place = self.rooted(choice, state, draws, starts)
+        return Standing(place, finite(float(state.found.elbo)))
+
+    def stopped(self, why: str) -> Stop:
+        """The end of an ascent that has not come to rest."""
+        if why == allowance().reason:
+            return Stop(False, why, allowance().remedy(repr(self.method)))
+        elsewhere = f"lb.{self.method.name}(init=...)"
+        return Stop(False, why, f"Loosen tolerance, or start elsewhere with {elsewhere}.")
+
+    def _plan(self) -> Plan:
+        model, rank = self.problem.model, self.rank
+        shape = f"rank {rank}" if isinstance(rank, int) else rank
+        residuals = self.problem.joint.structure.residuals
+        plan = plan_of_gaussian(model, f"Gaussian ({shape}, d = {self.size})", residuals)
+        rows = tuple(replace(row, update=self.update) for row in plan.rows)
+        return replace(plan, rows=rows, notes=(*plan.notes, *plan_note(self.tried)))
+
+
+def finite(elbo: float) -> float:
+    """The ELBO, where it is finite: NaN elsewhere, which no history holds."""
+    return elbo if abs(elbo) < float("inf") else float("nan")

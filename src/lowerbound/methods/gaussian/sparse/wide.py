@@ -1,0 +1,55 @@
+"""Gaussians of more than 200 numbers: which covariance pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowerbound.errors import NoStructureError
+from lowerbound.methods.gaussian.climbing.climbs import starts_of
+from lowerbound.methods.gaussian.sparse.sparsity import (
+    Sparsity,
+    affordable,
+    dense,
+    pays,
+    sparsity_of,
+)
+from lowerbound.methods.gaussian.target import Target
+from lowerbound.methods.gaussian.unconstrained_methods import FULL_BY_NEWTON, Gaussian
+
+PROBES = 2  # points at which the sparsity of the second derivatives is looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Wide:
+    """A covariance that Newton's steps can afford, and the sparsity of its precision."""
+
+    rank: str
+    sparsity: Sparsity
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What `explain` says of it."""
+        if self.rank != "structured":
+            return ()
+        return (
+            f"Structured covariance: {self.sparsity}. Its precision has the zeros of the second "
+            "derivatives of log p, as that of the best full covariance has.",
+        )
+
+
+def wide_for(target: Target, method: Gaussian) -> Wide | None:
+    """The covariance for a method that leaves it open; None where none is affordable."""
+    full = Wide("full", dense(target))
+    if method.rank == "full":
+        return full if affordable(full.sparsity, target) else None
+    points = starts_of(target, method, 0)[-PROBES:]
+    sparsity = sparsity_of(target, points)
+    if method.rank == "structured":
+        if not sparsity.local:
+            raise NoStructureError(target.size)
+        return Wide("structured", sparsity)
+    if pays(sparsity, target):
+        return Wide("structured", sparsity)
+    if target.size <= FULL_BY_NEWTON and affordable(full.sparsity, target):
+        return full
+    return None
