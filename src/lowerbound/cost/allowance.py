@@ -40,9 +40,9 @@ class Allowance:
         """Why the work stopped."""
         return f"the {self.seconds:.3g} s that an automatic fit may take"
 
-    def remedy(self, method: str) -> str:
-        """What to do to let the work go on."""
-        return f"Name the method, method=lb.{method}, and it takes as long as it needs."
+    def remedy(self, code: str) -> str:
+        """What to do to let the work go on: name the method, as a user writes it."""
+        return f"Name the method, method={code}, and it takes as long as it needs."
 
 
 _now: ContextVar[Allowance] = ContextVar("allowance", default=Allowance())  # noqa: B039

@@ -197,5 +197,5 @@ _RULES: Final[Mapping[type[Method], Callable[[_Program, Any], Work | None]]] = {
     Memoized: _Program.batches,
     Given: _Program.grid,
     Over: _Program.partly,
-    UnconstrainedMethod: _Program.gaussian,
+    UnconstrainedMethod: _Program.gaussian,  # type: ignore[type-abstract]
 }

@@ -18,15 +18,16 @@ from lowerbound.result.answer import Answer, Stop
 from lowerbound.run.planned import Info, Planned, Trace
 
 A = TypeVar("A")
+At = TypeVar("At", covariant=True)
 P = TypeVar("P")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
-class Standing(Generic[P]):
+class Standing(Generic[At]):
     """Where a walk is: its place, the bound there (NaN where it is not known), why it is over."""
 
-    place: P
+    place: At
     elbo: float = np.nan
     stop: Stop | None = None
 

@@ -142,7 +142,7 @@ class GaussianAscent(Walking[Reached]):
     def stopped(self, why: str) -> Stop:
         """The end of an ascent that has not come to rest."""
         if why == allowance().reason:
-            return Stop(False, why, allowance().remedy(repr(self.method)))
+            return Stop(False, why, allowance().remedy(self.method.code))
         elsewhere = f"lb.{self.method.name}(init=...)"
         return Stop(False, why, f"Loosen tolerance, or start elsewhere with {elsewhere}.")
 

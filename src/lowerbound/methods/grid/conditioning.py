@@ -103,7 +103,7 @@ def _stop(here: Gridded, worst: float, smooth: bool, room: bool, budget: int) ->
     )
     if allowance().over:
         reason = f"{allowance().reason}, after {count} nodes"
-        remedy += " " + allowance().remedy(f"Given({here.sites})")
+        remedy += " " + allowance().remedy(f"lb.Given({here.sites})")
     return Stop(False, reason, remedy)
 
 

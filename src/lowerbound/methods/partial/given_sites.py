@@ -163,7 +163,7 @@ class PartlyGaussian(Walking[Placed]):
         if done:
             return Stop(True, "ELBO, mean and scale have settled")
         if allowance().over:
-            return Stop(False, allowance().reason, allowance().remedy(f"Over({self.sites!r})"))
+            return Stop(False, allowance().reason, allowance().remedy(f"lb.Over({self.sites!r})"))
         elsewhere = f"lb.Over({self.sites!r}, lb.Gaussian(init=...))"
         remedy = f"Loosen tolerance, or start elsewhere with {elsewhere}."
         return Stop(False, f"{ROUNDS} rounds", remedy)

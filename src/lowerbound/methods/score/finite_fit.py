@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from lowerbound.ascent import State
 from lowerbound.bound.restricted import Restricted, narrowed, reason
@@ -28,7 +29,7 @@ from lowerbound.methods.score.score_functions import (
     widened,
 )
 from lowerbound.methods.score.score_value import ScoreFunctions
-from lowerbound.methods.score.windows import Parameters
+from lowerbound.methods.score.windows import Ascending, Parameters
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
@@ -40,7 +41,7 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking, told
 
 
-def planned_score(problem: Problem, method: ScoreFunctions) -> Planned[Scored]:
+def planned_score(problem: Problem, method: ScoreFunctions) -> Planned[Any]:
     """A factor for every entry of the discrete sites, and a Gaussian for the others."""
     check_observed_variance(problem.model)
     if not discrete_sites(problem.model):
@@ -85,23 +86,17 @@ class ScoreAscent(Walking[Scored]):
 
     def walk(self) -> Iterator[Standing[Scored]]:
         """From the best start; over again where a count asks for more values."""
-        method, seed, wider = self.method, self.problem.seed, self.first
+        method, seed = self.method, self.problem.seed
+        wider: ScoreProgram | None = self.first
         while wider is not None:
             program = wider
             first = started(program, method, seed)
-            state, elbo, starts = yield from told(
-                first, lambda state, of=program: Standing(Scored(of, state.average))
-            )
-            yield Standing(Scored(program, state.average, starts), elbo)
+            state, elbo, starts = yield from told(first, partial(_standing, program, ()))
+            yield _standing(program, starts, (state, elbo))
             wider = widened(program, state.average)
             if wider is None:
                 windows = ascended(program, method, state, seed)
-                state, stop = yield from told(
-                    windows,
-                    lambda here, of=program, starts=starts: Standing(
-                        Scored(of, here[0].average, starts), here[1]
-                    ),
-                )
+                state, stop = yield from told(windows, partial(_standing, program, starts))
                 wider = widened(program, state.average)
         place, width = self._measured(Scored(program, state.average, starts))
         edges = at_edge(program, place.q.logits)
@@ -155,3 +150,10 @@ class ScoreAscent(Walking[Scored]):
                     f"1[{row.site} = k]", row.where)
             )  # fmt: skip
         return replace(plan, method="Score functions", rows=tuple(rows))
+
+
+def _standing(
+    program: ScoreProgram, starts: tuple[Start, ...], now: tuple[Ascending, float]
+) -> Standing[Scored]:
+    state, elbo = now
+    return Standing(Scored(program, state.average, starts), elbo)

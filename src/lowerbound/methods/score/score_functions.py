@@ -76,7 +76,7 @@ def plain(program: ScoreProgram, average: Parameters, full: bool) -> dict[str, A
 
 def started(
     program: ScoreProgram, method: ScoreFunctions, seed: int
-) -> Generator[Ascending, None, tuple[Ascending, float, tuple[Start, ...]]]:
+) -> Generator[tuple[Ascending, float], None, tuple[Ascending, float, tuple[Start, ...]]]:
     """The best of several starts after one window each, its ELBO, and the record of all."""
     run, key = _program(program, method), jax.random.key(draw_seed(seed, 0))
     found: list[tuple[float, Ascending]] = []
@@ -86,7 +86,7 @@ def started(
         found.append((float(np.nan_to_num(float(elbo), nan=-np.inf)), state))
         best = max(found, key=lambda one: one[0])
         if best[0] > -np.inf:
-            yield best[1]
+            yield best[1], np.nan
     if best[0] == -np.inf:
         raise NoFiniteStartError(len(found), [])
     starts = tuple(Start(elbo, FIRST_STEPS, "stopped: below another start") for elbo, _ in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -104,10 +105,11 @@ class NewtonAscent(GaussianAscent):
         surface, place = Surface(target, wide.sparsity), best_of(courses).place
         starts = tuple(Start(one.place.elbo, one.steps, _stated(one.reason)) for one in courses)
 
-        def reached(place: Place, draws: int) -> Bordered:
-            return Bordered(choice, draws, starts, surface, place, wide.rank)
+        def standing(draws: int, place: Place) -> Standing[Bordered]:
+            here = Bordered(choice, draws, starts, surface, place, wide.rank)
+            return Standing(here, finite(place.elbo))
 
-        yield Standing(reached(place, 0), finite(place.elbo))
+        yield standing(0, place)
         sizes: tuple[int, ...] = STAGES[:2] if surface.dear else STAGES
         if method.draws is not None:
             sizes = (max(2, method.draws + method.draws % 2),)
@@ -117,20 +119,18 @@ class NewtonAscent(GaussianAscent):
             goal = max(method.tolerance, coarse if stage == 0 and len(sizes) > 1 else 0.0)
             limit = DEAR_LIMIT if surface.dear else LIMIT
             phase = ascend(surface, draws, place, goal, limit, SHARE if stage else 0.0)
-            course = yield from told(
-                phase, lambda here, size=size: Standing(reached(here, size), finite(here.elbo))
-            )
+            course = yield from told(phase, partial(standing, size))
             place = course.place
             if (stage and course.first <= AGREED) or (surface.dear and course.reason != CONVERGED):
                 break
             if allowance().over:
                 break
         check_proper(target, wide.sparsity, place)
+        reached = standing(size, place).place
         if place.error > AGREED:
-            return reached(place, size), self.stopped(course.reason)
+            return reached, self.stopped(course.reason)
         within = max(method.tolerance, place.error)
-        stop = Stop(True, f"mean and scale within {within:.2g} standard deviations")
-        return reached(place, size), stop
+        return reached, Stop(True, f"mean and scale within {within:.2g} standard deviations")
 
     def _chosen(self) -> Generator[Standing[Reached], None, tuple[Choice, Wide, list[Course]]]:
         """The coordinates that the method names, or those of the larger ELBO of two: z or u.

@@ -121,8 +121,8 @@ class Surface:
 
 def _ratios(values: np.ndarray, precision: Precision, draws: np.ndarray) -> np.ndarray:
     """Log p - log q at some draws."""
-    ratios: np.ndarray = values + precision.entropy() + 0.5 * np.sum(draws**2, axis=1)
-    return ratios - 0.5 * draws.shape[1]
+    ratios = values + precision.entropy() + 0.5 * np.sum(draws**2, axis=1)
+    return np.asarray(ratios - 0.5 * draws.shape[1])
 
 
 def ascend(
