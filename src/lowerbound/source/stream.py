@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from lowerbound.errors import StreamError
 from lowerbound.model.leaves import Column, column_names, is_frame, is_table
@@ -26,13 +26,16 @@ def stream(
     a Parquet file or of a folder of them, a list of paths, a table of pandas, polars or pyarrow, or
     an object that iterates over batches, each a dict of arrays or a table, again and again; then
     `total` states the number of rows of one pass, and without `columns` the names in the first
-    batch are the arguments.
+    batch are the arguments. A `Reader` of your own works as well.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0], "target": [3, 1, 4]})
     >>> lb.stream(rows, x=["a", "b"], y="target")["x"]
     <stream of 'a', 'b' from the pandas DataFrame, shape (3, 2)>
     """
+    if isinstance(source, Reader):
+        _require(columns, source.label)
+        return _columns(source, columns)
     if _is_paths(source):
         _require(columns, "the Parquet files")
         return _columns(open_parquet(source, _flat(columns)), columns)
@@ -51,6 +54,26 @@ def stream(
         if name not in known:
             raise StreamError.unknown_column(name, reader.label, known)
     return _columns(reader, columns or {name: name for name in known})
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """What a source of rows has to say: how many there are, its name in words, and its rows."""
+
+    @property
+    def total(self) -> int:
+        """The number of rows."""
+
+    @property
+    def label(self) -> str:
+        """The source in words, for plans and errors."""
+
+    def open(self, name: str, column: Column) -> Rows | Column:
+        """The rows of the argument `name`, of which none is read yet.
+
+        `Rows` are read in any order. A reader that has an order of its own returns the column, and
+        has a `source` (`Ordered`), the `first` row of a column and whether it is `masked`.
+        """
 
 
 @dataclass(frozen=True)
