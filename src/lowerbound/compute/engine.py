@@ -211,8 +211,7 @@ def _derivation(
     key = _fingerprint(program, partition, weighted, apart, model, origins)
     if key not in _joints:
         local = model.local if apart else ()
-        light = without_data(model)
-        joint = multi_affine(light, partition, weighted, program, local, origins)
+        joint = multi_affine(model.without_data(), partition, weighted, program, local, origins)
         _remember(_joints, key, joint)
     _joints.move_to_end(key)
     return key, _joints[key]
@@ -295,17 +294,6 @@ def in_background(function: Callable[[], R]) -> Future[R]:
 def sweep_order(joint: Joint) -> tuple[int, ...]:
     """Blocks from the data upwards: assignments first, then what they depend on (alg:gmm-cavi)."""
     return tuple(block.number for block in reversed(joint.blocks))
-
-
-def without_data(model: Model) -> Model:
-    """The model with the shapes of its data but not their values, for keeping."""
-    stubs = {
-        name: array
-        if name in model.concrete
-        else np.broadcast_to(np.zeros((), array.dtype), array.shape)
-        for name, array in model.arguments.data.items()
-    }
-    return replace(model, arguments=model.arguments.replace(stubs), prior=None)
 
 
 def _fingerprint(

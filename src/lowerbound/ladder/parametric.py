@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from lowerbound.compute.engine import derived
 from lowerbound.errors import UnsupportedModelError
+from lowerbound.joint import inputs_of
 from lowerbound.ladder.case import Case, Tried, entry
 from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.coordinate.parameter_bound import moving
 from lowerbound.methods.parameters.em_value import EM
 
 
@@ -17,16 +19,14 @@ def coordinates(case: Case) -> Iterator[Tried]:
     problem = case.problem
     if not problem.has_parameters:
         return
-    from lowerbound.methods.coordinate.variational_em import check_ascent, parametrised_model
-
-    name, parameters = "coordinate ascent, parameters maximised", problem.parameters
-    model = parametrised_model(problem.function, parameters, *problem.call)
-    residuals = derived(model).structure.residuals
+    name, model = "coordinate ascent, parameters maximised", problem.parametrised
+    joint = derived(model)
+    residuals = joint.structure.residuals
     if residuals:
         yield case.tried(name, f"{entry(residuals[0])} ({residuals[0].where})")
         return
     try:
-        check_ascent(model, parameters)
+        moving(joint, problem.parameters, inputs_of(model))
     except UnsupportedModelError as error:
         yield case.tried(name, str(error).splitlines()[0].rstrip("."))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
@@ -236,6 +236,16 @@ class Model:
         assert self.prior is not None, "a model made by trace_model has its prior"
         with jax.enable_x64(True):
             return self.prior(key)
+
+    def without_data(self) -> Model:
+        """The same with the shapes of its data but not their values, for keeping."""
+        stubs = {
+            name: array
+            if name in self.concrete
+            else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+            for name, array in self.arguments.data.items()
+        }
+        return replace(self, arguments=self.arguments.replace(stubs), prior=None)
 
     def _of_kind(self, kind: str) -> dict[str, Site]:
         return {site.name: site for site in self.sites if site.kind == kind}

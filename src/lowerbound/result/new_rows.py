@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
+from numpyro.primitives import Messenger
 
 from lowerbound.ascent import State, Sweep
 from lowerbound.compiled import jit
@@ -23,6 +24,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
+from lowerbound.model.program import Message
 
 LOCAL_SWEEPS = 100
 LOCAL_TOLERANCE = 1e-9
@@ -234,6 +236,19 @@ def log_mean_exp(values: Array) -> Array:
 # Predictive draws
 
 
+class Unobserved(Messenger):  # type: ignore[misc]
+    """The program with nothing observed: the seed around it draws those sites too.
+
+    NumPyro's `uncondition` asks the program for a random key, and one whose parameters are fixed
+    (`rewrite.trees.Fixed`) gives the same in every run.
+    """
+
+    def process_message(self, msg: Message) -> None:
+        """Take the value away."""
+        if msg["type"] == "sample" and msg["is_observed"]:
+            msg["is_observed"], msg["value"] = False, None
+
+
 def predictive_draws(
     function: Callable[..., Any],
     arguments: Arguments,
@@ -246,7 +261,7 @@ def predictive_draws(
     args, kwargs = arguments.call({n: jnp.asarray(a) for n, a in arguments.data.items()})
 
     def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
-        program = numpyro.handlers.uncondition(function)
+        program = Unobserved(function)
         program = numpyro.handlers.substitute(program, data=dict(value))
         traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
             *args, **kwargs

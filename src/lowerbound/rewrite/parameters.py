@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -19,7 +19,8 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.primitives import Messenger
 
-from lowerbound.errors import ArgumentError, UnsupportedModelError
+from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
+from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
@@ -97,6 +98,11 @@ class Parameters(tuple[Parameter, ...]):
     def trees(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What `numpyro.param` and `numpyro.mutable` hold, for values of the parameters."""
         return self.layout.trees(values)
+
+    @property
+    def initial(self) -> dict[str, np.ndarray]:
+        """The starting values."""
+        return {p.name: p.initial for p in self}
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -272,6 +278,45 @@ def parametrised(function: Callable[..., Any], parameters: Parameters) -> Callab
     except (TypeError, ValueError):
         pass  # no signature to extend: arguments are named by position
     return program
+
+
+def parametrised_model(
+    function: Callable[..., Any],
+    parameters: Parameters,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Model:
+    """The model whose data include the parameters, at their starting values."""
+    program = parametrised(function, parameters)
+    names = {parameter_name(p.name): p for p in parameters}
+    try:
+        model = trace_model(program, (as_argument(parameters), *args), kwargs)
+    except NoLatentSiteError:
+        listed = ", ".join(f"'{p.name}'" for p in parameters)
+        raise ArgumentError(
+            f"The model has parameters, {listed}, but no latent site: there is no posterior.\n"
+            "Expected at least one numpyro.sample without obs. Give a parameter a prior with "
+            "numpyro.sample; for maximum likelihood alone, hand numpyro.infer.util.log_density to "
+            "an optimiser."
+        ) from None
+    for name in model.concrete:
+        if name in names:
+            raise UnsupportedModelError(
+                f"The program inspects the values of its arguments and of the parameter "
+                f"'{names[name].name}'   ({names[name].where}).\n"
+                "Expected parameters to enter by operations that JAX can trace: compute what "
+                "Python needs of the data beforehand, and pass it as an argument."
+            )
+    # The rows are those of the user's data, whatever the shapes of the parameters.
+    own = {n: a for n, a in model.arguments.data.items() if n not in names}
+    plate = replace(model, arguments=replace(model.arguments, data=own)).data_plate
+    return replace(model, plate=plate.name if plate else None)
+
+
+def at_values(model: Model, values: Mapping[str, Any]) -> Model:
+    """Such a model with other values of its parameters."""
+    data = {name: np.asarray(array) for name, array in parameter_inputs(values).items()}
+    return replace(model, arguments=model.arguments.replace(data))
 
 
 def _as_data(value: Any) -> Any:

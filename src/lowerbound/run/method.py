@@ -38,9 +38,8 @@ class Method(ABC):
         """The name of the method."""
         return type(self).__name__
 
-    @property
-    def abilities(self) -> frozenset[str]:
-        """What it can do; of a method around another one, what that can."""
+    def abilities(self, problem: Problem) -> frozenset[str]:
+        """What it can do for a problem; of a method around another one, what that can."""
         return self.can
 
     def check(self, *rules: Rule) -> None:

@@ -79,12 +79,12 @@ class Planned(ABC, Generic[S]):
     @property
     def program(self) -> Model:
         """The traced program that is fitted, as checkpoints know it again."""
-        return self.problem.model
+        return self.problem.program
 
     @property
     def records(self) -> dict[str, dict[str, Any]]:
         """What a fit keeps of each latent site of q."""
-        return site_records(self.problem.model)
+        return site_records(self.problem.program)
 
     @abstractmethod
     def init(self) -> S:

@@ -15,7 +15,7 @@ from lowerbound.errors import ParameterSiteError
 from lowerbound.joint import Joint
 from lowerbound.model import Model, trace_model
 from lowerbound.model.leaves import Column, is_leaf
-from lowerbound.rewrite.parameters import Parameters, find_parameters
+from lowerbound.rewrite.parameters import Parameters, find_parameters, parametrised_model
 
 R = TypeVar("R")
 
@@ -42,13 +42,13 @@ class Problem:
 
     @property
     def joint(self) -> Joint:
-        """What is derived of the model, its sites grouped by structure."""
+        """What is derived of the program, its sites grouped by structure."""
         return self.derived(None)
 
     def derived(self, blocks: Sequence[Sequence[str]] | None) -> Joint:
-        """What is derived of the model with these blocks."""
+        """What is derived of the program with these blocks."""
         with jax.enable_x64(True):
-            return derived(self.model, blocks)
+            return derived(self.program, blocks)
 
     @cached_property
     def has_parameters(self) -> bool:
@@ -66,6 +66,17 @@ class Problem:
         """The parameters of the program, at their starting values."""
         with jax.enable_x64(True):
             return find_parameters(self.function, self.args, self.kwargs, self.seed)
+
+    @cached_property
+    def parametrised(self) -> Model:
+        """The program as a function of its parameters: they are data of it, as they start."""
+        with jax.enable_x64(True):
+            return parametrised_model(self.function, self.parameters, *self.call)
+
+    @property
+    def program(self) -> Model:
+        """The program as it was traced, with or without parameters."""
+        return self.parametrised if self.has_parameters else self.model
 
     @property
     def streams(self) -> bool:

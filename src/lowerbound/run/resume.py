@@ -55,23 +55,42 @@ class Interrupted:
 
 def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
     """Raise where a method is asked for what it cannot do."""
-    computing, lines = problem.computing, []
-    if kept and CHECKPOINTS not in method.abilities:
-        lines = ["fit got checkpoint=", "keeps no state between its steps", "Drop it"]
-    elif computing.devices is not None and DEVICES not in method.abilities:
-        lines = ["computing got devices=", "runs on one device", "Drop them"]
-    elif computing.precision == "float32" and SINGLE not in method.abilities:
-        lines = ['computing got precision="float32"', "computes in double precision", "Drop it"]
-    elif problem.streams and STREAMS not in method.abilities:
+    computing = problem.computing
+    asked = (
+        (CHECKPOINTS, kept, "fit got checkpoint=", "keeps no state between its steps", "it"),
+        (
+            DEVICES,
+            computing.devices is not None,
+            "computing got devices=",
+            "runs on one device",
+            "them",
+        ),
+        (
+            SINGLE,
+            computing.precision == "float32",
+            'computing got precision="float32"',
+            "computes in double precision",
+            "it",
+        ),
+    )
+    for ability, wanted, what, why, which in asked:
+        if not wanted or ability in method.abilities(problem):
+            continue
+        if problem.has_parameters:
+            raise ArgumentError(
+                f"{what} with {method.code} for a model with numpyro.param sites, which {why}.\n"
+                f"Expected a model of latent sites alone. Drop {which}, give the parameters priors "
+                "with numpyro.sample, or fix them with numpyro.handlers.substitute."
+            )
+        raise ArgumentError(
+            f"{what} with {method.code}, which {why}.\n"
+            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or "
+            "name one with method=."
+        )
+    if problem.streams and STREAMS not in method.abilities(problem):
         raise ArgumentError(
             f"fit got columns of a stream with {method.code}, which needs all rows at once.\n"
             "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
-        )
-    if lines:
-        raise ArgumentError(
-            f"{lines[0]} with {method.code}, which {lines[1]}.\n"
-            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). {lines[2]}, or name "
-            "one with method=."
         )
 
 

@@ -15,10 +15,9 @@ import lowerbound as lb
 from lowerbound import errors
 from lowerbound.bound import elbo
 from lowerbound.compiled import quickly
-from lowerbound.joint import inputs_of
-from lowerbound.methods.coordinate.variational_em import run_em
-from lowerbound.result.posterior import Posterior
+from lowerbound.methods.coordinate.variational_em import Maximising
 from lowerbound.rewrite.parameters import parameter_inputs
+from lowerbound.run.problem import Problem
 from tests.laws.compilations import counted
 
 EXACT = lb.CAVI(tolerance=1e-13)
@@ -27,14 +26,14 @@ COLUMNS = np.array([0.0, 3.0, 0.0, -2.0, 0.0, 4.0])
 
 
 def maximised(model, *args, method=EXACT, seed=0, **kwargs):
-    found = run_em(model, args, kwargs, method, seed, progress=False)
+    found = lb.fit(model, *args, method=method, seed=seed, **kwargs)
     assert found.converged, found.stop_reason
     return found
 
 
 def message(error, model, *args, method=EXACT):
     with pytest.raises(error) as caught:
-        run_em(model, args, {}, method, 0, False)
+        lb.fit(model, *args, method=method)
     assert type(caught.value) is error
     return re.sub(r"\.py:\d+", ".py:N", str(caught.value))
 
@@ -133,7 +132,7 @@ CASES = {
 def test_the_elbo_never_falls(case):
     model, data = CASES[case]
     for seed in range(3):
-        history = maximised(model, *data(seed), seed=seed).history
+        history = maximised(model, *data(seed), seed=seed).history.elbo
         assert len(history) > 3
         assert (np.diff(history) >= -1e-12 * abs(history[1:])).all()
 
@@ -144,14 +143,12 @@ def test_at_the_end_the_elbo_is_stationary_in_the_parameters(case):
     model, data = CASES[case]
     found = maximised(model, *data(0))
     with jax.enable_x64(True):
-        inputs = inputs_of(found.model)
+        planned = Maximising(Problem(model, data(0)), EXACT)
+        joint, state = planned.ascent.engine.joint, found.state
 
         def bound(values):
-            arrays = found.engine.joint.compress({**inputs, **parameter_inputs(values)})
-            state = found.state
-            return elbo(
-                found.family, found.engine.joint.summands, arrays, state.naturals, state.means
-            )
+            arrays = joint.compress({**planned.inputs, **parameter_inputs(values)})
+            return elbo(found.family, joint.summands, arrays, state.naturals, state.means)
 
         values = {name: jnp.asarray(value) for name, value in found.parameters.items()}
         value, slopes = quickly(jax.value_and_grad(bound))(values)
@@ -167,15 +164,11 @@ def test_with_the_parameters_fixed_coordinate_ascent_finds_the_same_q(case):
     model, data = CASES[case]
     args = data(0)
     found = maximised(model, *args)
-    posterior = Posterior(found.family, found.state.naturals, tuple(found.model.latent))
-    laws = {name: posterior[name] for name in found.model.latent}
+    laws = {name: found.posterior[name] for name in found.sites}
     with jax.enable_x64(True):
         discrete = {n: np.asarray(law.probs) for n, law in laws.items() if hasattr(law, "probs")}
-        moments = {
-            n: found.family.moments(found.state.naturals, n) for n in laws if n not in discrete
-        }
-    means = {n: np.asarray(mean) for n, (mean, _) in moments.items()}
-    sds = {n: np.sqrt(np.asarray(variance)) for n, (_, variance) in moments.items()}
+    means = {n: found.mean(n) for n in laws if n not in discrete}
+    sds = {n: found.sd(n) for n in means}
     init = means | {n: probs.argmax(axis=-1) for n, probs in discrete.items()}
     method = lb.CAVI(tolerance=1e-13, init=init)  # from there: there may be other maxima
     fixed = lb.fit(handlers.substitute(model, data=found.parameters), *args, method=method)
@@ -220,7 +213,7 @@ def test_the_constraint_is_part_of_what_was_compiled():
     inside = np.sqrt(np.mean((y - 3.0) ** 2) - 1.0)
     wide = maximised(bounded(10.0), y).parameters["s"]
     assert wide == pytest.approx(inside, rel=1e-6)
-    narrow = run_em(bounded(1.0), (y,), {}, lb.CAVI(), 0, False).parameters["s"]
+    narrow = lb.fit(bounded(1.0), y, method=lb.CAVI()).parameters["s"]
     assert narrow == pytest.approx(1.0, abs=1e-3)
 
 
@@ -282,8 +275,7 @@ def test_a_weight_may_end_on_the_edge_of_the_simplex():
 def test_a_prior_variance_may_vanish():
     """Data that vary less than their noise: the maximum is at s = 0."""
     y = 0.3 * np.random.default_rng(0).normal(size=50)
-    found = run_em(many_means, (y,), {}, lb.CAVI(), 0, False)
-    assert found.converged
+    found = maximised(many_means, y, method=lb.CAVI())
     assert found.parameters["s"] < 1e-2
     evidence = -0.5 * np.sum((y - y.mean()) ** 2) - 25 * np.log(2 * np.pi)
     assert found.elbo == pytest.approx(evidence, rel=1e-4)
@@ -343,7 +335,7 @@ def test_a_parameter_that_enters_quadratically_is_solved_in_one_step():
 
     found = maximised(located, y)
     assert found.parameters["m"] == pytest.approx(y.mean(), abs=1e-6)
-    assert len(found.history) <= 10
+    assert len(found.history.elbo) <= 10
 
 
 # --- Starts ---
@@ -352,25 +344,26 @@ def test_a_parameter_that_enters_quadratically_is_solved_in_one_step():
 def test_restarts_keep_the_best():
     args = table(1)
     many = maximised(factors, *args, method=lb.CAVI(restarts=3, tolerance=1e-11))
-    assert len(many.outcome.elbos) == 3
-    assert many.outcome.history.shape[1] == 3
-    assert many.elbo == many.outcome.elbos.max()
-    assert len(many.history) == len(many.seconds) == many.outcome.sweeps[many.outcome.best]
+    assert len(many.restarts) == 3
+    kept = max(many.restarts, key=lambda one: one.elbo)
+    assert many.elbo == kept.elbo == many.history.elbo[-1]
+    assert many.stop_reason == kept.reason
+    assert len(many.history.elbo) == len(many.history.seconds) == kept.sweeps
 
 
 def test_parameters_may_be_started_by_the_method():
     (y,) = normals(0)
     method = lb.CAVI(init={"s": 30.0, "m": -5.0}, max_sweeps=1, tolerance=0.0)
-    begun = run_em(many_means, (y,), {}, method, 0, False)
+    begun = lb.fit(many_means, y, method=method)
     assert begun.parameters == {"s": pytest.approx(30.0), "m": -5.0}
-    np.testing.assert_array_equal(begun.model.arguments.data["parameters['m']"], [-5.0])
 
 
 def test_it_says_when_it_stops_too_soon():
     with pytest.warns(errors.ConvergenceWarning) as caught:
-        found = run_em(many_means, normals(0), {}, lb.CAVI(max_sweeps=3), 0, False)
+        found = lb.fit(many_means, *normals(0), method=lb.CAVI(max_sweeps=3))
     assert str(caught[0].message) == (
-        "The fit stopped before it converged: 3 sweeps.\nRaise max_sweeps, or loosen tolerance."
+        "The fit stopped before it converged: reached max_sweeps=3.\n"
+        "Raise max_sweeps, or loosen tolerance."
     )
     assert not found.converged
     assert found.stop_reason == "stopped: reached max_sweeps=3"
@@ -419,7 +412,7 @@ def test_a_flat_direction_is_told():
     assert sum(fit.parameters.values()) == pytest.approx(y.mean(), abs=1e-6)
     assert re.fullmatch(
         "The ELBO is flat along a direction of '[ab]': other values are as good.",
-        fit.plan.notes[-1],
+        fit.notes[-1],
     )
 
 
@@ -432,15 +425,6 @@ def test_no_latent_site_is_left():
         "Expected at least one numpyro.sample without obs. Give a parameter a prior with "
         "numpyro.sample; for maximum likelihood alone, hand numpyro.infer.util.log_density to an "
         "optimiser."
-    )
-
-
-def test_no_parameter_at_all():
-    def model(y):
-        numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Normal()), 1.0), obs=y)
-
-    assert message(errors.ArgumentError, model, *normals(0)) == (
-        "The model has no numpyro.param to maximise.\nExpected at least one. Use lb.fit."
     )
 
 
@@ -472,25 +456,53 @@ def test_a_parameter_that_python_inspects():
     )
 
 
-@pytest.mark.parametrize(
-    ("setting", "none"),
-    [({"devices": "all"}, "None"), ({"condition": ("s",)}, "()"), ({"monitor": (1,)}, "None")],
-)
-def test_settings_that_variational_em_does_not_have(setting, none):
-    ((name, value),) = setting.items()
-    assert message(errors.ArgumentError, many_means, *normals(0), method=lb.CAVI(**setting)) == (
-        f"CAVI got {name}={value!r} for a model with numpyro.param sites.\n"
-        f"Expected {name}={none}: variational EM runs without it. Give the parameters priors with "
+def test_it_watches_no_held_out_data():
+    method = lb.CAVI(monitor=(1,))
+    assert message(errors.ArgumentError, many_means, *normals(0), method=method) == (
+        "CAVI got monitor=(1,) for a model with numpyro.param sites.\n"
+        "Expected monitor=None: variational EM runs without it. Give the parameters priors with "
         "numpyro.sample, or fix them with numpyro.handlers.substitute."
     )
 
 
-def test_single_precision():
-    method = lb.CAVI(precision="float32")
-    assert message(errors.ArgumentError, many_means, *normals(0), method=method) == (
-        "CAVI got precision='float32' for a model with numpyro.param sites.\n"
-        "Expected float64, in which parameters are maximised. Drop precision."
+@pytest.mark.parametrize(
+    ("asked", "what", "why"),
+    [
+        ({"devices": "all"}, "computing got devices=", "runs on one device"),
+        (
+            {"precision": "float32"},
+            'computing got precision="float32"',
+            "computes in double precision",
+        ),
+    ],
+)
+def test_one_device_in_double_precision(asked, what, why):
+    with lb.computing(**asked):
+        text = message(errors.ArgumentError, many_means, *normals(0), method=lb.CAVI())
+    assert text == (
+        f"{what} with lb.CAVI() for a model with numpyro.param sites, which {why}.\n"
+        "Expected a model of latent sites alone. Drop it, give the parameters priors with "
+        "numpyro.sample, or fix them with numpyro.handlers.substitute."
     )
+
+
+def test_an_interrupted_run_is_that_of_its_last_sweeps(monkeypatch):
+    """The restart under way counts, with what it has come to."""
+    step, calls = Maximising.step, []
+
+    def interrupted(self, state, until):
+        calls.append(until)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return step(self, state, until)
+
+    monkeypatch.setattr(Maximising, "step", interrupted)
+    with lb.interruptible():
+        found = lb.fit(factors, *table(1), method=lb.CAVI(restarts=3, tolerance=0.0))
+    assert not found.converged
+    assert found.stop_reason.startswith("stopped: interrupted after sweep ")
+    assert [one.reason for one in found.restarts] == [found.stop_reason]
+    assert len(found.history.elbo) == found.restarts[0].sweeps > 8
 
 
 def test_a_parameter_inside_an_expectation_by_quadrature():

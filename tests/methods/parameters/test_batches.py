@@ -13,7 +13,7 @@ from lowerbound.ascent.rows.objective import objective_of
 from lowerbound.ascent.rows.row_batches import batch_size, indices, part_of
 from lowerbound.methods.coordinate.variational_em import parametrised_model
 from lowerbound.rewrite.parameters import find_parameters
-from tests.em import programs
+from tests.methods.parameters import programs
 
 
 def objective(model, *args):

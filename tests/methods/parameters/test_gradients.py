@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 
 import lowerbound as lb
 from lowerbound import errors
-from tests.em import programs
+from tests.methods.parameters import programs
 
 FEW = lb.EM(steps=300)
 

@@ -11,7 +11,6 @@ import numpy as np
 from lowerbound.ascent.rows.climb import Point
 from lowerbound.ascent.rows.objective import Objective
 from lowerbound.ascent.rows.row_gaussians import begun
-from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 
 FULL_ROW, FULL_SHARED = 10, 100  # numbers up to which a covariance is full
@@ -25,8 +24,9 @@ def first_point(whole: Objective, rank: str, given: Mapping[str, Any], seed: int
     normal = _APART * rng.standard_normal(coordinates.size)
     places = [normal]
     with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # without quantiles
-        places.insert(0, np.asarray(quickly(coordinates.prior)(normal, data), float))
-    free, density = whole.start(), quickly(whole.log_joint)
+        prior = whole.jitted("prior", lambda own: own.coordinates.prior)
+        places.insert(0, np.asarray(prior(normal, data), float))
+    free, density = whole.start(), whole.jitted("log joint", lambda own: own.log_joint)
     for vector in places:
         vector = _placed(whole, vector, given)
         own, shared = vector[whole.own], vector[whole.shared]

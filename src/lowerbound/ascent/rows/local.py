@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,9 +15,8 @@ from lowerbound.ascent.rows.by_rows import by_rows, shared_block
 from lowerbound.ascent.rows.climb import STEPS, Point, begin, window
 from lowerbound.ascent.rows.first_point import first_point
 from lowerbound.ascent.rows.measure import row_terms
-from lowerbound.ascent.rows.objective import Objective, compiled, objective_of
+from lowerbound.ascent.rows.objective import Data, Free, Objective, objective_of
 from lowerbound.ascent.rows.row_gaussians import Block
-from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.model import Model
@@ -68,7 +68,9 @@ def rows_given(objective: Objective, shared: Block, seed: int) -> Point:
     point.own["loc"] = _best_places(objective, point, seed)
     state, data = begin(point, objective.rows), objective.data()
     work = 3.0 * DRAWS * objective.work()
-    program = compiled(window(objective, objective.rows, DRAWS, moving=False), work)
+    program = objective.jitted(
+        ("window of rows", DRAWS), lambda own: window(own, own.rows, DRAWS, moving=False), work
+    )
     keys = jax.random.split(jax.random.key(seed), WINDOWS)
     rate, best, average = RATE, -np.inf, point
     for key in keys:
@@ -86,45 +88,56 @@ def rows_given(objective: Objective, shared: Block, seed: int) -> Point:
 
 def _best_places(objective: Objective, point: Point, seed: int) -> np.ndarray:
     """For every row the likeliest of some draws of the prior: a row's density may have modes."""
-    data, size = objective.data(), objective.coordinates.size
-    middle = jnp.asarray(point.own["loc"])
+    program = objective.jitted("best places", lambda own: partial(_likeliest, own))
+    keys = jax.random.split(jax.random.key(seed), TRIED)
+    free, middle, shared = point.free, jnp.asarray(point.own["loc"]), point.shared["loc"]
+    everything = objective.model.arguments.data
+    return np.asarray(program(keys, free, middle, shared, objective.data(), everything))
+
+
+def _likeliest(
+    objective: Objective,
+    keys: Array,
+    free: Free,
+    middle: Array,
+    shared: Array,
+    data: Data,
+    everything: Data,
+) -> Array:
+    """Of draws of the prior, and the middle, the likeliest of each row."""
 
     def density(own: Array) -> Array:
         def weighted(weights: Array) -> Array:
-            return objective.log_joint(point.free, own, point.shared["loc"], data, weights)
+            return objective.log_joint(free, own, shared, data, weights)
 
         return jnp.asarray(jax.grad(weighted)(jnp.ones(objective.rows)))
 
     def tried(key: Array) -> tuple[Array, Array]:
-        normal = jax.random.normal(key, (size,))
-        vector = objective.coordinates.prior(normal, objective.model.arguments.data)
-        own = vector[objective.own]
+        normal = jax.random.normal(key, (objective.coordinates.size,))
+        own = objective.coordinates.prior(normal, everything)[objective.own]
         return own, density(own)
 
-    def best(keys: Array) -> Array:
-        places, values = jax.lax.map(tried, keys)
-        places = jnp.concatenate([places, middle[None]])
-        values = jnp.concatenate([values, density(middle)[None]])
-        values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
-        chosen = jnp.argmax(values, axis=0)
-        return jnp.take_along_axis(places, chosen[None, :, None], axis=0)[0]
-
-    return np.asarray(quickly(best)(jax.random.split(jax.random.key(seed), TRIED)))
+    places, values = jax.lax.map(tried, keys)
+    places = jnp.concatenate([places, middle[None]])
+    values = jnp.concatenate([values, density(middle)[None]])
+    values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+    chosen = jnp.argmax(values, axis=0)
+    return jnp.take_along_axis(places, chosen[None, :, None], axis=0)[0]
 
 
 def log_densities(objective: Objective, point: Point, draws: int, seed: int) -> np.ndarray:
     """Log p(row) of every row: an average of p(x, z) / q(z) over draws of q."""
-    data = objective.data()
+    program = objective.jitted("densities of rows", lambda own: partial(_averages, own))
+    keys = jax.random.split(jax.random.key(seed), draws)
+    return np.asarray(program(keys, point, objective.data()))
 
+
+def _averages(objective: Objective, keys: Array, point: Point, data: Data) -> Array:
     def one(key: Array) -> Array:
         keys = jax.random.split(key)
         own = jax.random.normal(keys[0], point.own["loc"].shape)
         shared = jax.random.normal(keys[1], point.shared["loc"].shape)
         return row_terms(objective, point, (own, shared), data)
 
-    def every(keys: Array) -> Array:
-        terms = jax.lax.map(one, keys)
-        return jax.scipy.special.logsumexp(terms, axis=0) - jnp.log(draws)
-
-    keys = jax.random.split(jax.random.key(seed), draws)
-    return np.asarray(quickly(every)(keys))
+    terms = jax.lax.map(one, keys)
+    return jax.scipy.special.logsumexp(terms, axis=0) - jnp.log(len(keys))

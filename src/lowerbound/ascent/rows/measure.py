@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.ascent.rows.climb import Point
-from lowerbound.ascent.rows.objective import Data, Objective, compiled
+from lowerbound.ascent.rows.objective import Data, Objective
 from lowerbound.ascent.rows.row_gaussians import log_prob, moved
 from lowerbound.bound.restricted import Restricted, restricted
 
@@ -25,7 +25,7 @@ def measured(
     """The ELBO of all rows over fresh draws."""
     chunks = chunks_of(whole.rows, objective.rows)
     draws = int(np.clip(WORK / max(work * len(chunks), 1.0), LEAST, MOST))
-    program = _program(objective, work)
+    program = objective.jitted("measure", lambda own: partial(_terms, own), work)
     keys = jax.random.split(jax.random.key(seed), len(chunks) + 1)
     shared = jax.random.normal(keys[-1], (draws, *np.shape(point.shared["loc"])))
     values = -np.asarray(log_prob(point.shared, shared))
@@ -49,11 +49,6 @@ def chunks_of(total: int, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
         index = np.arange(begin, begin + size)
         found.append((index % total, (index < total).astype(float)))
     return found
-
-
-@lru_cache(maxsize=2)
-def _program(objective: Objective, work: float) -> Any:
-    return compiled(partial(_terms, objective), work)
 
 
 def _terms(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -12,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from jax.extend.core import jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, jaxprs_in_params
 from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
 from lowerbound.ascent.rows.row_gaussians import Block, entropy, moved
 from lowerbound.compiled import Jitted, jit, quickly
 from lowerbound.model import Model
+from lowerbound.model.dependence import digest
 from lowerbound.model.program import Message
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter_name
@@ -26,6 +29,8 @@ from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter
 Free = dict[str, Any]  # unconstrained numbers of the parameters, by name
 Data = Mapping[str, Any]
 QUICK_BELOW = 1e6  # operations of a call
+_CACHE_SIZE = 32
+_programs: OrderedDict[str, dict[object, Jitted]] = OrderedDict()
 
 
 class Weighted(Messenger):  # type: ignore[misc]
@@ -132,13 +137,49 @@ class Objective:
         spread = entropy(own) if weights is None else entropy(own) * weights
         return jax.vmap(one)(noise) + jnp.sum(spread) + jnp.sum(entropy(shared))
 
+    # -- what is compiled -------------------------------------------------------------------------
+
+    @cached_property
+    def closed(self) -> ClosedJaxpr:
+        """The traced log density, each row with a weight where there are rows."""
+        weights = None if self.plate is None else np.ones(self.rows)
+        arguments = self.start(), np.zeros(self.own.shape), np.zeros(self.shared.shape)
+        return jax.make_jaxpr(self.log_joint)(*arguments, self.data(), weights)
+
     def work(self) -> float:
         """How many operations one evaluation takes, products of matrices included."""
-        own = np.zeros(self.own.shape)
-        shared = np.zeros(self.shared.shape)
-        weights = None if self.plate is None else np.ones(self.rows)
-        closed = jax.make_jaxpr(self.log_joint)(self.start(), own, shared, self.data(), weights)
-        return operations(closed.jaxpr)
+        return operations(self.closed.jaxpr)
+
+    def jitted(
+        self, key: object, make: Callable[[Objective], Callable[..., Any]], work: float = 0.0
+    ) -> Jitted:
+        """`make(self)`, compiled once for all equal programs, whatever their data.
+
+        The function that is made must take data as arguments: it gets an objective without any. One
+        whose call takes little `work` rather compiles quickly.
+        """
+        found = self._programs
+        if key not in found:
+            function = make(self._light)
+            found[key] = quickly(function) if work < QUICK_BELOW else jit(function)
+        return found[key]
+
+    @cached_property
+    def _light(self) -> Objective:
+        model = self.model.without_data()
+        return replace(self, model=model, coordinates=replace(self.coordinates, model=model))
+
+    @cached_property
+    def _programs(self) -> dict[object, Jitted]:
+        """What was compiled for programs that are equal to this one."""
+        names = self.plate, self.sliced, [*self.data()], [*self.start()], self.coordinates.shapes
+        places = self.own.tobytes(), self.shared.tobytes()
+        key = digest(self.closed, str(names), *map(str, places))
+        found = _programs.setdefault(key, {})
+        _programs.move_to_end(key)
+        while len(_programs) > _CACHE_SIZE:
+            _programs.popitem(last=False)
+        return found
 
 
 def objective_of(model: Model, parameters: tuple[Parameter, ...], apart: bool = True) -> Objective:
@@ -173,11 +214,6 @@ def objective_of(model: Model, parameters: tuple[Parameter, ...], apart: bool = 
         np.concatenate(shared) if shared else np.zeros(0, int),
         tuple(sliced),
     )
-
-
-def compiled(function: Callable[..., Any], work: float) -> Jitted:
-    """Jit the function; one whose call takes few operations rather compiles quickly."""
-    return quickly(function) if work < QUICK_BELOW else jit(function)
 
 
 def _mask(name: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lowerbound.ascent.rows.climb import Point
-from lowerbound.ascent.rows.objective import Data, Objective, compiled
+from lowerbound.ascent.rows.objective import Data, Objective
 from lowerbound.bound.draws import block_draws, normal_draws
 
 ITERATIONS = 300
@@ -49,11 +49,16 @@ def polished(
     scales = _scales(point)
     scale = np.asarray(ravel_pytree(scales)[0])
 
-    def loss(vector: Any, noise: Any, data: Data) -> Any:
-        moved: Point = shape(vector)
-        return -objective.elbo(moved.free, moved.own, moved.shared, noise, data, None)
+    def slope(own: Objective) -> Any:
+        def loss(vector: Any, noise: Any, data: Data) -> Any:
+            moved: Point = shape(vector)
+            return -own.elbo(moved.free, moved.own, moved.shared, noise, data, None)
 
-    program = compiled(jax.value_and_grad(loss), 3.0 * draws * work)
+        return jax.value_and_grad(loss)
+
+    # Whether covariances are full decides what the vector holds.
+    key = "polish", str(jax.tree.structure(point))
+    program = objective.jitted(key, slope, 3.0 * draws * work)
     origin = np.asarray(flat)
 
     def slopes(steps: np.ndarray) -> tuple[float, np.ndarray]:

@@ -10,7 +10,6 @@ import numpy as np
 from lowerbound.ascent.rows.climb import STEPS
 from lowerbound.ascent.rows.measure import chunks_of
 from lowerbound.ascent.rows.objective import Objective, objective_of
-from lowerbound.compiled import quickly
 from lowerbound.errors import LowerboundError
 from lowerbound.model import trace_model
 
@@ -65,8 +64,8 @@ def why_not_apart(whole: Objective, part: Objective, seed: int) -> str | None:
     own = 0.3 * rng.standard_normal(whole.own.shape)
     shared = 0.3 * rng.standard_normal(whole.shared.shape)
     free, data = whole.start(), whole.data()
-    every = float(quickly(whole.log_joint)(free, own, shared, data, None))
-    program = quickly(part.log_joint)
+    one, program = (each.jitted("log joint", lambda o: o.log_joint) for each in (whole, part))
+    every = float(one(free, own, shared, data, None))
     zeros = jnp.zeros(part.rows)
     total = None
     for index, weights in chunks_of(whole.rows, part.rows):

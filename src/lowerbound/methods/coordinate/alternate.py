@@ -1,4 +1,4 @@
-"""The loop of variational EM: parameters and q in turn, compiled, until the ELBO settles.
+"""The steps of variational EM: parameters and q in turn, compiled, until the ELBO settles.
 
 Every third step extrapolates the parameters (Varadhan and Roland, 2008) and is taken back unless
 the ELBO gains, so that the ELBO never falls.
@@ -6,9 +6,6 @@ the ELBO gains, so that the ELBO never falls.
 
 from __future__ import annotations
 
-import os
-import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,23 +17,14 @@ from jax import Array
 from lowerbound.ascent import State
 from lowerbound.ascent.maximise import FEW, maximise
 from lowerbound.compute.engine import Engine
-from lowerbound.errors import (
-    ArgumentError,
-    ConvergenceWarning,
-    DecreasingBoundError,
-    DecreasingBoundWarning,
-)
-from lowerbound.methods.coordinate.begin import assignments, check_components, given_values
-from lowerbound.methods.coordinate.loop import Outcome, rounding
+from lowerbound.methods.coordinate.chunks import rounding
 from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
-from lowerbound.methods.coordinate.progress import CHUNK, CONVERGED, FELL, NOT_FINITE, RUNNING, host
+from lowerbound.methods.coordinate.progress import CHUNK, CONVERGED, FELL, NOT_FINITE, RUNNING
 from lowerbound.methods.coordinate.start import Chance, chances, start
-from lowerbound.methods.values import CAVI
-from lowerbound.model import Model
+from lowerbound.methods.coordinate.sweeping import Start
 from lowerbound.rewrite.parameters import FURTHEST
-from lowerbound.run.bar import Bar
 
-UNBOUNDED = 5  # a status beside those of fit.progress: a parameter has run away
+UNBOUNDED = 5  # a status beside those of progress: a parameter has run away
 SWEEPS_BEFORE = 10  # of q alone, at the starting values of the parameters
 LOST = 1e-6  # a relative gain that the M step sees but cannot reach
 
@@ -46,8 +34,8 @@ class Carry(NamedTuple):
 
     `phase` is below 0 while q alone is updated, 0 and 1 for EM steps, 2 for the extrapolation;
     `origin` and `step` are the vector before the EM step of phase 0 and how that moved it, `reach`
-    the longest extrapolation, `before` the ELBO when the cycle began; `culprit` the entry of the
-    vector that has run away.
+    the longest extrapolation, `before` the ELBO when the cycle began, `change` that of the ELBO in
+    the last one, relative; `culprit` the entry of the vector that has run away.
     """
 
     state: State
@@ -60,6 +48,7 @@ class Carry(NamedTuple):
     step: Array
     reach: Array
     before: Array
+    change: Array
     culprit: Array
 
 
@@ -72,7 +61,7 @@ def first_carry(engine: Engine, state: State, vector: Any) -> Carry:
     phase: Any = np.asarray(-alone)
     reach: Any = np.asarray(4.0)
     none: Any = np.zeros_like(vector)
-    return Carry(state, vector, low, zero, zero, phase, none, none, reach, low, zero)
+    return Carry(state, vector, low, zero, zero, phase, none, none, reach, low, reach, zero)
 
 
 def advance(
@@ -112,6 +101,7 @@ def advance(
             state = jax.tree.map(lambda new, kept: jnp.where(taken, new, kept), state, old.state)
             bound = jnp.where(taken, bound, old.elbo)
             size = jnp.maximum(abs(bound), 1.0)
+            change = (bound - old.before) / size
             settled = (tolerance > 0.0) & (bound - old.before <= tolerance * size)
             status = jnp.where(leaping & settled, CONVERGED, RUNNING)
             status = jnp.where(bound - old.elbo < -slack * size, FELL, status)
@@ -132,6 +122,7 @@ def advance(
                 step=jnp.where(old.phase == 0, vector - old.vector, old.step),
                 reach=old.reach * jnp.where(reached, 4.0, jnp.where(failed, 0.5, 1.0)),
                 before=jnp.where(leaping | ~em, bound, old.before),
+                change=jnp.where(leaping, change, old.change),
                 culprit=culprit,
             )
             new = new._replace(reach=jnp.maximum(new.reach, 2.0))
@@ -165,22 +156,13 @@ def _length(carry: Carry) -> Array:
 
 
 def starts(
-    ascent: Ascent,
-    model: Model,
-    inputs: Mapping[str, Array],
-    spaces: Sequence[Space],
-    method: CAVI,
-    seed: int,
-) -> list[Carry]:
+    ascent: Ascent, inputs: Mapping[str, Array], spaces: Sequence[Space], how: Start, seed: int
+) -> tuple[Carry, ...]:
     """What every restart begins with."""
-    engine = ascent.engine
-    seeded = assignments(engine, model)
-    check_components(engine, model, seeded)
-    given = given_values(model, method)
-    how = method.init if isinstance(method.init, str) else "auto"
-    key = ("em start", ascent.space.key, how, tuple(sorted(given)), seeded)
-    drawn = chances(engine, seed, method.restarts, how, seeded)
-    each = [jax.tree.map(lambda a, n=n: a[n], drawn) for n in range(method.restarts)]
+    engine, kind, given, seeded = ascent.engine, how.how, how.given, how.seeded
+    key = ("em start", ascent.space.key, kind, tuple(sorted(given)), seeded)
+    drawn = chances(engine, seed, how.restarts, kind, seeded)
+    each = [jax.tree.map(lambda a, n=n: a[n], drawn) for n in range(how.restarts)]
     vectors = [space.start() for space in spaces]
     arguments = [
         (dict(inputs), v, chance, dict(given)) for v, chance in zip(vectors, each, strict=True)
@@ -190,134 +172,13 @@ def starts(
         def begin(
             inputs: Mapping[str, Array], vector: Array, chance: Chance, given: Mapping[str, Any]
         ) -> State:
-            return start(engine, ascent.arrays(inputs, vector), chance, how, given, seeded)
+            return start(engine, ascent.arrays(inputs, vector), chance, kind, given, seeded)
 
         engine.compiled[key] = engine.compile(begin, *arguments[0])
         shapes = engine.compiled[key].shapes
-        # The loop and the check after it compile at the same time.
+        # The steps and the check after them compile at the same time.
         advance(ascent, inputs, first_carry(engine, shapes, vectors[0]))
         if vectors[0].size <= FEW:
             ascent.curvature(inputs, vectors[0], shapes)
     state_of = engine.compiled[key]
-    return [first_carry(engine, state_of(*own), own[1]) for own in arguments]
-
-
-# --------------------------------------------------------------------------------------------------
-# Restarts, one after the other
-
-
-def alternate(
-    ascent: Ascent,
-    inputs: Mapping[str, Array],
-    carries: Sequence[Carry],
-    method: CAVI,
-    show: bool | None,
-) -> tuple[Outcome, np.ndarray]:
-    """Step until every restart has a reason to stop; the best one's parameters as well."""
-    clock = time.perf_counter()
-    ends: list[Carry] = []
-    histories: list[np.ndarray] = []
-    times: list[np.ndarray] = []
-    total = method.max_sweeps * len(carries)
-    with Bar(show, total, "Variational EM", "sweep") as bar:
-        for number, carry in enumerate(carries):
-            history, seconds = np.zeros(0), np.zeros(0)
-            step, pace = advance(ascent, inputs, carry), 8
-            while int(carry.status) == RUNNING and len(history) < method.max_sweeps:
-                limit = min(pace, method.max_sweeps - len(history))
-                began = time.perf_counter()
-                carry, bounds = host(
-                    step(dict(inputs), carry, np.asarray(limit), np.asarray(method.tolerance))
-                )
-                fresh = bounds[: int(carry.sweeps) - len(history)]
-                now = time.perf_counter()
-                spaced = np.linspace(began, now, len(fresh) + 1)[1:] - clock
-                history, seconds = np.append(history, fresh), np.append(seconds, spaced)
-                pace = min(2 * pace, CHUNK) if now - began < 0.25 else pace
-                bar.update(number * method.max_sweeps + len(history), f"ELBO {carry.elbo:.6g}")
-            ends, histories, times = [*ends, carry], [*histories, history], [*times, seconds]
-    return _outcome(ascent, ends, histories, times, method)
-
-
-def _outcome(
-    ascent: Ascent,
-    ends: Sequence[Carry],
-    histories: Sequence[np.ndarray],
-    times: Sequence[np.ndarray],
-    method: CAVI,
-) -> tuple[Outcome, np.ndarray]:
-    # Where a parameter runs away the bound is no lower bound of anything: another restart wins.
-    scores = [
-        float(c.elbo) if np.isfinite(c.elbo) and c.status != UNBOUNDED else -np.inf for c in ends
-    ]
-    best = int(np.argmax(scores))
-    if ends[best].status == UNBOUNDED:
-        raise _runaway(ascent, ends[best])
-    reasons = [_reason(c, h, method) for c, h in zip(ends, histories, strict=True)]
-    history = np.full((max(map(len, histories)), len(ends)), np.nan)
-    for number, own in enumerate(histories):
-        history[: len(own), number] = own
-    end = ends[best]
-    for number, own in enumerate(histories):
-        if ends[number].status == FELL:
-            _report_fall(own)
-    if end.status == RUNNING and method.tolerance > 0:
-        warnings.warn(
-            ConvergenceWarning(
-                f"{method.max_sweeps} sweeps", "Raise max_sweeps, or loosen tolerance."
-            ),
-            stacklevel=5,
-        )
-    outcome = Outcome(
-        state=end.state,
-        elbo=float(end.elbo),
-        history=history,
-        seconds=times[best],
-        monitor=np.zeros(0),
-        best=best,
-        elbos=np.array([float(c.elbo) for c in ends]),
-        sweeps=np.array([int(c.sweeps) for c in ends]),
-        reasons=tuple(reasons),
-        converged=bool(end.status == CONVERGED),
-        proper=np.array([bool(p) for p in ascent.engine.family.proper(end.state.naturals)]),
-    )
-    return outcome, np.asarray(end.vector)
-
-
-def _reason(end: Carry, history: np.ndarray, method: CAVI) -> str:
-    sweep = len(history)
-    match int(end.status):
-        case 1:
-            gain = history[-1] - history[-4] if sweep > 3 else 0.0
-            change = max(gain, 0.0) / max(abs(history[-1]), 1.0)
-            return (
-                f"converged: relative change {change:.1e} of the ELBO in the last three sweeps, at "
-                f"sweep {sweep}, is within the tolerance {method.tolerance:g}"
-            )
-        case 2:
-            return f"stopped: the ELBO fell in sweep {sweep}"
-        case 3:
-            return f"stopped: the ELBO is not finite in sweep {sweep}"
-        case 5:
-            return f"stopped: a parameter has run away in sweep {sweep}"
-    return f"stopped: reached max_sweeps={method.max_sweeps}"
-
-
-def _report_fall(history: np.ndarray) -> None:
-    """A falling bound: an error in strict mode (tests), else a warning."""
-    details = (float(history[-2]), float(history[-1]), len(history))
-    if os.environ.get("LOWERBOUND_STRICT"):
-        raise DecreasingBoundError(*details)
-    warnings.warn(DecreasingBoundWarning(*details), stacklevel=6)
-
-
-def _runaway(ascent: Ascent, end: Carry) -> ArgumentError:
-    name = ascent.space.owner(int(end.culprit))
-    value = np.asarray(ascent.space.values(jnp.asarray(end.vector))[name])
-    found = np.array2string(value, threshold=6, edgeitems=2, precision=6)
-    return ArgumentError(
-        f"The ELBO has no maximum in the parameter '{name}': it has run away to {found} in sweep "
-        f"{int(end.sweeps)}.\n"
-        f"Expected data that determine it. Give '{name}' a prior with numpyro.sample, bound it "
-        "with constraint=dist.constraints.interval(...), or start it elsewhere."
-    )
+    return tuple(first_carry(engine, state_of(*own), own[1]) for own in arguments)

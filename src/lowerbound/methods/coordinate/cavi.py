@@ -35,7 +35,8 @@ class CAVI(Method):
     init: "auto", "k-means++", "rows", "random", "prior", or a dict of site values to start from.
     monitor: held-out arguments of the model; stop by their average log predictive instead.
 
-    Parameters of the program (`numpyro.param`) are maximised with the same ELBO (variational EM).
+    Parameters of the program (`numpyro.param`) are maximised with the same ELBO (variational EM);
+    restarts then run one after the other.
     """
 
     restarts: int = 1
@@ -53,6 +54,10 @@ class CAVI(Method):
             ("tolerance", is_size(self.tolerance), "a number of at least 0"),
             *start_rules(self.init, self.blocks),
         )
+
+    def abilities(self, problem: Problem) -> frozenset[str]:
+        """None of them where parameters are maximised."""
+        return frozenset() if problem.has_parameters else self.can
 
     def plan(self, problem: Problem) -> Planned[Any]:
         """Sweeps over the factors, and over the parameters where there are some."""

@@ -143,10 +143,14 @@ def report_fall(
         for _ in range(sweep):
             state, _ = engine.sweep(arrays, state)
         culprit = _culprit(engine, arrays, state)
-        details = (float(values[sweep]), float(values[sweep + 1]), done + sweep + 1, culprit)
-        if os.environ.get("LOWERBOUND_STRICT"):
-            raise DecreasingBoundError(*details)
-        warnings.warn(DecreasingBoundWarning(*details), stacklevel=6)
+        tell_fall(float(values[sweep]), float(values[sweep + 1]), done + sweep + 1, culprit)
+
+
+def tell_fall(before: float, after: float, sweep: int, sites: tuple[str, ...] = ()) -> None:
+    """A falling bound is an error in strict mode (tests), else a warning."""
+    if os.environ.get("LOWERBOUND_STRICT"):
+        raise DecreasingBoundError(before, after, sweep, sites)
+    warnings.warn(DecreasingBoundWarning(before, after, sweep, sites), stacklevel=7)
 
 
 def _culprit(engine: Engine, arrays: Arrays, state: State) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from lowerbound.ascent import State
 from lowerbound.ascent.maximise import FEW
 from lowerbound.compute.engine import Engine
 from lowerbound.errors import ArgumentError, UnsupportedModelError
-from lowerbound.joint import Summand, energy
+from lowerbound.joint import Joint, Summand, energy
 from lowerbound.joint.energy.summands import Slot
 from lowerbound.joint.terms.labelled import Gather
 from lowerbound.model.dependence import dependence
@@ -79,6 +79,26 @@ class Space:
         return self.owner(int(kept[np.argmax(abs(axes[:, flat[0]]))])) if len(flat) else None
 
 
+def moving(
+    joint: Joint, parameters: Sequence[Parameter], inputs: Mapping[str, Any]
+) -> frozenset[int]:
+    """The compressed arrays that depend on the parameters; raises where there is no M step."""
+    closed = jax.make_jaxpr(joint.compress)(dict(inputs))
+    names = sorted(inputs)
+    own = {names.index(parameter_name(p.name)) for p in parameters}
+    depends = dependence(closed.jaxpr)
+    found = frozenset(slot for slot, inside in enumerate(depends) if inside & own)
+    for block in joint.blocks:
+        if found & {*block.extras.values(), block.presence}:
+            raise UnsupportedModelError(
+                f"The support of site '{block.sites[0]}', or its mask, depends on a "
+                "numpyro.param.\n"
+                "Expected both to be fixed: fix that parameter with "
+                "numpyro.handlers.substitute(model, data={...})."
+            )
+    return found
+
+
 @dataclass(frozen=True)
 class Ascent:
     """The ELBO as a function of q and of the parameters."""
@@ -86,24 +106,6 @@ class Ascent:
     engine: Engine
     space: Space
     moving: frozenset[int]  # the compressed arrays that depend on the parameters
-
-    @classmethod
-    def of(cls, engine: Engine, space: Space, inputs: Mapping[str, Any]) -> Ascent:
-        """Find out what depends on the parameters."""
-        closed = jax.make_jaxpr(engine.joint.compress)(dict(inputs))
-        names = sorted(inputs)
-        own = {names.index(parameter_name(p.name)) for p in space.parameters}
-        depends = dependence(closed.jaxpr)
-        moving = frozenset(slot for slot, found in enumerate(depends) if found & own)
-        for block in engine.joint.blocks:
-            if moving & {*block.extras.values(), block.presence}:
-                raise UnsupportedModelError(
-                    f"The support of site '{block.sites[0]}', or its mask, depends on a "
-                    "numpyro.param.\n"
-                    "Expected both to be fixed: fix that parameter with "
-                    "numpyro.handlers.substitute(model, data={...})."
-                )
-        return cls(engine, space, moving)
 
     def arrays(self, inputs: Mapping[str, Array], vector: Array) -> tuple[Array, ...]:
         """The compressed data at given parameters."""

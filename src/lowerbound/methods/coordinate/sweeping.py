@@ -40,6 +40,7 @@ from lowerbound.methods.coordinate.progress import (
     next_check,
 )
 from lowerbound.methods.coordinate.start import Chance, chances, start, start_kinds
+from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.plan import make_plan
@@ -171,8 +172,7 @@ class Sweeping(Planned[Progress]):
         if state.running and state.done < method.max_sweeps:
             return None
         if state.status[state.best] == RUNNING:
-            remedy = "Raise max_sweeps, or loosen tolerance." if method.tolerance > 0 else ""
-            return Stop(False, f"reached max_sweeps={method.max_sweeps}", remedy)
+            return at_the_limit(method)
         return self._reason(state, state.best)
 
     def _reason(self, state: Progress, number: int, stop: Stop | None = None) -> Stop:
@@ -189,12 +189,9 @@ class Sweeping(Planned[Progress]):
                 f"relative change {max(change, 0.0):.1e} of the {what} in sweep {sweep} is within "
                 f"the tolerance {self.method.tolerance:g}",
             )
-        if code == FELL:
-            return Stop(False, f"the ELBO fell in sweep {sweep}")
-        if code == NOT_FINITE:
-            return Stop(False, f"the ELBO is not finite in sweep {sweep}")
-        assert stop is not None
-        return stop
+        found = broken(code, sweep) or stop
+        assert found is not None
+        return found
 
     def finish(self, state: Progress, trace: Trace, stop: Stop) -> Answer:
         """The factors of the best restart, which must be proper densities."""
@@ -208,19 +205,19 @@ class Sweeping(Planned[Progress]):
         if self.origins or self.dtype == np.float32:
             found = moved_back(engine.family, found, self.origins)
         kinds = self.start.kinds(engine)
-        own = trace.values[: sweeps[best], best]
-        plate = self.problem.model.data_plate
-        worked = (plate.size if plate is not None else 0) * np.arange(1, len(own) + 1)
+        own = replace(trace, values=trace.values[:, best])
+        history = history_of(self.problem.model, own, 0, sweeps[best])
         return Answer(
             engine.family,
             found,
             float(elbos[best]),
-            History(own, trace.seconds[: len(own)], state.scores, worked),
+            replace(history, held_out=state.scores),
             tuple(
                 Restart(float(elbo), int(sweeps[n]), str(self._reason(state, n, stop)), kinds[n])
                 for n, elbo in enumerate(elbos)
             ),
             str(engine.dtype),
+            blocks=self.method.blocks,
         )
 
     def document(self, state: Progress) -> dict[str, Any]:
@@ -274,6 +271,29 @@ class Start:
             advance(engine, arrays, engine.compiled[key].shapes, restarts)
         states: State = engine.compiled[key](arrays, chance, self.given)
         return states
+
+
+def at_the_limit(method: CAVI) -> Stop:
+    """All sweeps have been taken."""
+    remedy = "Raise max_sweeps, or loosen tolerance." if method.tolerance > 0 else ""
+    return Stop(False, f"reached max_sweeps={method.max_sweeps}", remedy)
+
+
+def broken(code: int, sweep: int) -> Stop | None:
+    """Why a restart of some status cannot go on; None where it can."""
+    if code == FELL:
+        return Stop(False, f"the ELBO fell in sweep {sweep}")
+    if code == NOT_FINITE:
+        return Stop(False, f"the ELBO is not finite in sweep {sweep}")
+    return None
+
+
+def history_of(model: Model, trace: Trace, first: int, count: int) -> History:
+    """The history of some sweeps of a trace, with the rows that they have worked through."""
+    own = slice(first, first + count)
+    plate = model.data_plate
+    worked = (plate.size if plate is not None else 0) * np.arange(1, count + 1)
+    return History(trace.values[own], trace.seconds[own], rows=worked)
 
 
 def is_flat(natural: Any) -> bool:

@@ -6,133 +6,208 @@ of both: a sweep of alg:cavi is the E step, and the M step maximises E_q[log p(x
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.ascent import State
-from lowerbound.compute.engine import Engine, engine_for
-from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
-from lowerbound.family.meanfield import MeanField
+from lowerbound.compute.engine import derived, engine_for
+from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.joint import inputs_of
-from lowerbound.methods.coordinate.alternate import alternate, starts
-from lowerbound.methods.coordinate.begin import check_partition
-from lowerbound.methods.coordinate.cavi import check_outcome
-from lowerbound.methods.coordinate.loop import Outcome
-from lowerbound.methods.coordinate.parameter_bound import Ascent, Space
-from lowerbound.methods.values import CAVI
-from lowerbound.model import Model, trace_model
-from lowerbound.rewrite.parameters import (
-    Parameters,
-    as_argument,
-    find_parameters,
-    parameter_inputs,
-    parameter_name,
-    parametrised,
+from lowerbound.methods.coordinate.alternate import UNBOUNDED, Carry, advance, starts
+from lowerbound.methods.coordinate.begin import (
+    assignments,
+    check_components,
+    check_partition,
+    given_values,
 )
-from lowerbound.rewrite.trees import with_values
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.coordinate.chunks import tell_fall
+from lowerbound.methods.coordinate.parameter_bound import Ascent, Space, moving
+from lowerbound.methods.coordinate.progress import CHUNK, CONVERGED, FELL, RUNNING, host
+from lowerbound.methods.coordinate.sweeping import (
+    Start,
+    at_the_limit,
+    broken,
+    check_bound,
+    check_factors,
+    history_of,
+)
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.plan import make_plan
+from lowerbound.result.posterior import Restart
+from lowerbound.rewrite.parameters import Parameters, at_values
 from lowerbound.run.check_input import check_observed_variance
+from lowerbound.run.planned import Info, Planned, Trace
+from lowerbound.run.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Maximised:
-    """A finished variational EM: q(z), and the parameters that maximise its ELBO.
+class Alternation:
+    """Where restarts stand, one after the other: those that are over, and those that are not."""
 
-    `model` is the program with the parameters as data, at their final values; `program` is the
-    user's program with the parameters fixed at these.
-    """
-
-    model: Model
-    program: Callable[..., Any]
-    engine: Engine
-    outcome: Outcome
-    parameters: dict[str, Any]  # arrays, and trees of them, as `numpyro.param` has them
-    notes: tuple[str, ...] = ()  # what the plan says of them
+    ended: tuple[Carry, ...]
+    waiting: tuple[Carry, ...]  # the first of them is under way
 
     @property
-    def state(self) -> State:
-        """The variational parameters."""
-        return self.outcome.state
+    def begun(self) -> tuple[Carry, ...]:
+        """All that have swept."""
+        return (*self.ended, *(carry for carry in self.waiting[:1] if int(carry.sweeps)))
 
     @property
-    def family(self) -> MeanField:
-        """The mean-field family of q."""
-        return self.engine.family
+    def done(self) -> int:
+        """The sweeps of all of them."""
+        return sum(int(carry.sweeps) for carry in self.begun)
 
     @property
-    def elbo(self) -> float:
-        """The ELBO at q and the parameters."""
-        return self.outcome.elbo
+    def best(self) -> int:
+        """The restart of the highest ELBO.
 
-    @property
-    def history(self) -> np.ndarray:
-        """The ELBO after each sweep of the best restart."""
-        best = self.outcome.best
-        return self.outcome.history[: self.outcome.sweeps[best], best]
-
-    @property
-    def seconds(self) -> np.ndarray:
-        """The time at the end of each sweep."""
-        return self.outcome.seconds[: len(self.history)]
-
-    @property
-    def converged(self) -> bool:
-        """Whether the ELBO has settled."""
-        return self.outcome.converged
-
-    @property
-    def stop_reason(self) -> str:
-        """Why the run stopped."""
-        return self.outcome.reasons[self.outcome.best]
+        Where a parameter runs away the bound is no lower bound of anything: another restart wins.
+        """
+        return int(np.argmax([
+            float(c.elbo) if np.isfinite(c.elbo) and c.status != UNBOUNDED else -np.inf
+            for c in self.begun
+        ]))  # fmt: skip
 
 
-def run_em(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: CAVI,
-    seed: int = 0,
-    progress: bool | None = None,
-) -> Maximised:
-    """Coordinate ascent on q(z) and on the parameters of a program, until the ELBO settles.
+class Maximising(Planned[Alternation]):
+    """Sweeps over the factors and the parameters, until every restart has a reason to stop.
 
     Restarts differ in where q starts, and in the parameters that start at functions of a key.
-    Raises NotConjugateError when a term fits no factor.
     """
-    check_method(method)
-    with jax.enable_x64(True):
-        every = [
-            _given(find_parameters(function, args, kwargs, seed + number), method)
-            for number in range(method.restarts)
+
+    unit = "sweep"
+
+    def __init__(self, problem: Problem, method: CAVI) -> None:
+        check_settings(method)
+        given = dict(method.init) if isinstance(method.init, Mapping) else {}
+        self.parameters = problem.parameters.started(given)
+        self.model = at_values(problem.parametrised, self.parameters.initial)
+        rest = {name: v for name, v in given.items() if name not in self.parameters.sites}
+        self.given, self.problem = given, problem
+        self.method = replace(method, init=rest or "auto") if given else method
+        check_partition(self.method, self.model)
+        given_values(self.model, self.method)
+        check_observed_variance(self.model)
+        joint = derived(self.model, method.blocks)
+        self.plan = make_plan(self.model, joint, notes=notes_of(self.parameters))
+        if joint.structure.residuals:
+            self.refusal = NotConjugateError(joint.structure.residuals)
+        else:
+            moving(joint, self.parameters, inputs_of(self.model))
+        self.total, self.pace = method.max_sweeps * method.restarts, (8, CHUNK)
+
+    @cached_property
+    def inputs(self) -> dict[str, jax.Array]:
+        """The data, with the parameters as they start."""
+        return {name: jnp.asarray(array) for name, array in inputs_of(self.model).items()}
+
+    @cached_property
+    def ascent(self) -> Ascent:
+        """The ELBO as a function of q and of the parameters."""
+        engine = engine_for(self.model, np.dtype(float), self.method.blocks)
+        found = moving(engine.joint, self.parameters, self.inputs)
+        return Ascent(engine, Space(self.parameters), found)
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def init(self) -> Alternation:
+        """All restarts before their first sweep."""
+        problem, engine = self.problem, self.ascent.engine
+        seeded = assignments(engine, self.model)
+        check_components(engine, self.model, seeded)
+        how = Start.of(self.method, given_values(self.model, self.method), seeded)
+        others = [
+            replace(problem, seed=problem.seed + number).parameters.started(self.given)
+            for number in range(1, self.method.restarts)
         ]
-        parameters, spaces = every[0], [Space(one) for one in every]
-        model = parametrised_model(function, parameters, args, kwargs)
-        method = _without(method, parameters.sites)
-        check_partition(method, model)
-        check_observed_variance(model)
-        engine = engine_for(model, np.dtype(float), method.blocks)
-        inputs = {name: jnp.asarray(array) for name, array in inputs_of(model).items()}
-        ascent = Ascent.of(engine, spaces[0], inputs)
-        carries = starts(ascent, model, inputs, spaces, method, seed)
-        outcome, vector = alternate(ascent, inputs, carries, method, progress)
+        spaces = [Space(one) for one in (self.parameters, *others)]
+        return Alternation((), starts(self.ascent, self.inputs, spaces, how, problem.seed))
+
+    def step(self, state: Alternation, until: int) -> tuple[Alternation, Info]:
+        """A chunk of sweeps of the restart under way; where it ends changes no number."""
+        most, old = self.method.max_sweeps, state.waiting[0]
+        limit = min(until - state.done, most - int(old.sweeps))
+        sweeps = advance(self.ascent, self.inputs, old)
+        carry, bounds = host(
+            sweeps(self.inputs, old, np.asarray(limit), np.asarray(self.method.tolerance, float))
+        )
+        values = bounds[: int(carry.sweeps) - int(old.sweeps)]
+        if carry.status == FELL:
+            before = values[-2] if len(values) > 1 else old.elbo
+            tell_fall(float(before), float(carry.elbo), int(carry.sweeps))
+        over = carry.status != RUNNING or int(carry.sweeps) == most
+        rest = state.waiting[1:]
+        new = Alternation((*state.ended, carry), rest) if over else replace(
+            state, waiting=(carry, *rest)
+        )  # fmt: skip
+        stop = None if new.waiting else self._reason(new.ended[new.best])
+        return new, Info(new.done, values, f"ELBO {carry.elbo:.6g}", stop)
+
+    def _reason(self, end: Carry) -> Stop:
+        """Why a restart stopped."""
+        sweep = int(end.sweeps)
+        if end.status == CONVERGED:
+            return Stop(
+                True,
+                f"relative change {max(float(end.change), 0.0):.1e} of the ELBO in the last three "
+                f"sweeps, at sweep {sweep}, is within the tolerance {self.method.tolerance:g}",
+            )
+        if end.status == UNBOUNDED:
+            return Stop(False, f"a parameter has run away in sweep {sweep}")
+        return broken(int(end.status), sweep) or at_the_limit(self.method)
+
+    def finish(self, state: Alternation, trace: Trace, stop: Stop) -> Answer:
+        """The factors and the parameters of the best restart."""
+        ascent, ends, best = self.ascent, state.begun, state.best
+        engine, end = ascent.engine, ends[best]
+        if end.status == UNBOUNDED:
+            raise self._runaway(end)
         engine.certified()
-        check_outcome(engine, outcome)
-        flat = ascent.check_maximum(inputs, vector, outcome.state)
-        values = ascent.space.values(jnp.asarray(vector))
-        final = {name: np.asarray(value) for name, value in values.items()}
-        data = {name: np.asarray(array) for name, array in parameter_inputs(final).items()}
-    model = replace(model, arguments=model.arguments.replace(data))
-    held = parameters.trees(final)
-    fixed = with_values(function, held)
-    return Maximised(model, fixed, engine, outcome, held, notes_of(parameters, flat))
+        check_factors(engine, end.state, np.asarray(engine.family.proper(end.state.naturals)))
+        check_bound(float(end.elbo), len(ends), int(end.sweeps))
+        flat = ascent.check_maximum(self.inputs, end.vector, end.state)
+        sweeps = [int(one.sweeps) for one in ends]
+        reasons = [*map(self._reason, state.ended), stop][: len(ends)]  # one may be under way
+        return Answer(
+            engine.family,
+            end.state,
+            float(end.elbo),
+            history_of(self.model, trace, sum(sweeps[:best]), sweeps[best]),
+            tuple(
+                Restart(float(one.elbo), count, str(why))
+                for one, count, why in zip(ends, sweeps, reasons, strict=True)
+            ),
+            parameters=self.parameters.trees(self._values(end)),
+            notes=() if flat is None else (FLAT.format(flat),),
+            blocks=self.method.blocks,
+        )
+
+    def _values(self, end: Carry) -> dict[str, np.ndarray]:
+        """The parameters that a restart has found."""
+        values = self.ascent.space.values(jnp.asarray(end.vector))
+        return {name: np.asarray(value) for name, value in values.items()}
+
+    def _runaway(self, end: Carry) -> ArgumentError:
+        name = self.ascent.space.owner(int(end.culprit))
+        found = np.array2string(self._values(end)[name], threshold=6, edgeitems=2, precision=6)
+        return ArgumentError(
+            f"The ELBO has no maximum in the parameter '{name}': it has run away to {found} in "
+            f"sweep {int(end.sweeps)}.\n"
+            f"Expected data that determine it. Give '{name}' a prior with numpyro.sample, bound it "
+            "with constraint=dist.constraints.interval(...), or start it elsewhere."
+        )
 
 
-def notes_of(parameters: Parameters, flat: str | None = None) -> tuple[str, ...]:
-    """What the plan says of the parameters; `flat` is one that has other values as good."""
+FLAT = "The ELBO is flat along a direction of '{}': other values are as good."
+
+
+def notes_of(parameters: Parameters) -> tuple[str, ...]:
+    """What a plan says of the parameters."""
     sizes = {p.name: int(np.prod(p.shape)) for p in parameters}
     sites = {
         site: [name for name in names if name in sizes]
@@ -152,79 +227,14 @@ def notes_of(parameters: Parameters, flat: str | None = None) -> tuple[str, ...]
     state = ", ".join(f"'{name}'" for name in parameters.layout.state())
     if state:
         notes.append(f"State {state} (running averages, say) stays as it starts.")
-    if flat is not None:
-        notes.append(f"The ELBO is flat along a direction of '{flat}': other values are as good.")
     return tuple(notes)
 
 
-def check_method(method: CAVI) -> None:
-    """Settings that variational EM does not have."""
-    for name, none in (("devices", None), ("monitor", None), ("condition", ()), ("augment", None)):
-        found = getattr(method, name, none)
-        if found != none and found:
-            raise ArgumentError(
-                f"CAVI got {name}={found!r} for a model with numpyro.param sites.\n"
-                f"Expected {name}={none!r}: variational EM runs without it. Give the parameters "
-                "priors with numpyro.sample, or fix them with numpyro.handlers.substitute."
-            )
-    if method.precision == "float32":
+def check_settings(method: CAVI) -> None:
+    """The setting that variational EM does not have."""
+    if method.monitor is not None:
         raise ArgumentError(
-            "CAVI got precision='float32' for a model with numpyro.param sites.\n"
-            "Expected float64, in which parameters are maximised. Drop precision."
+            f"CAVI got monitor={method.monitor!r} for a model with numpyro.param sites.\n"
+            "Expected monitor=None: variational EM runs without it. Give the parameters priors "
+            "with numpyro.sample, or fix them with numpyro.handlers.substitute."
         )
-
-
-def _given(parameters: Parameters, method: CAVI) -> Parameters:
-    """The parameters, started at the values that the method gives."""
-    if not parameters:
-        raise ArgumentError(
-            "The model has no numpyro.param to maximise.\nExpected at least one. Use lb.fit."
-        )
-    return parameters.started(method.init if isinstance(method.init, Mapping) else {})
-
-
-def _without(method: CAVI, names: Sequence[str]) -> CAVI:
-    """The method without starting values of parameters."""
-    if not isinstance(method.init, Mapping):
-        return method
-    rest = {name: value for name, value in method.init.items() if name not in names}
-    return replace(method, init=rest or "auto")
-
-
-def check_ascent(model: Model, parameters: Parameters) -> None:
-    """Raise where coordinate ascent has no M step: a parameter decides a support or a mask."""
-    engine = engine_for(model, np.dtype(float))
-    Ascent.of(engine, Space(parameters), inputs_of(model))
-
-
-def parametrised_model(
-    function: Callable[..., Any],
-    parameters: Parameters,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Model:
-    """The model whose data include the parameters, at their starting values."""
-    program = parametrised(function, parameters)
-    names = {parameter_name(p.name): p for p in parameters}
-    try:
-        model = trace_model(program, (as_argument(parameters), *args), kwargs)
-    except NoLatentSiteError:
-        listed = ", ".join(f"'{p.name}'" for p in parameters)
-        raise ArgumentError(
-            f"The model has parameters, {listed}, but no latent site: there is no posterior.\n"
-            "Expected at least one numpyro.sample without obs. Give a parameter a prior with "
-            "numpyro.sample; for maximum likelihood alone, hand numpyro.infer.util.log_density to "
-            "an optimiser."
-        ) from None
-    for name in model.concrete:
-        if name in names:
-            raise UnsupportedModelError(
-                f"The program inspects the values of its arguments and of the parameter "
-                f"'{names[name].name}'   ({names[name].where}).\n"
-                "Expected parameters to enter by operations that JAX can trace: compute what "
-                "Python needs of the data beforehand, and pass it as an argument."
-            )
-    # The rows are those of the user's data, whatever the shapes of the parameters.
-    own = {n: a for n, a in model.arguments.data.items() if n not in names}
-    plate = replace(model, arguments=replace(model.arguments, data=own)).data_plate
-    return replace(model, plate=plate.name if plate else None)

@@ -1,24 +1,19 @@
-"""The loop: steps in windows until the ELBO rests, then exactly, where that is affordable."""
+"""The climb: steps in windows until the ELBO rests, at rates that get lower."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import numpy as np
 
 from lowerbound.ascent.rows.climb import STEPS, Point, State, begin, window
-from lowerbound.ascent.rows.first_point import first_point
 from lowerbound.ascent.rows.measure import measured
-from lowerbound.ascent.rows.objective import Data, Objective, compiled
-from lowerbound.ascent.rows.polish import draws_for, polished
+from lowerbound.ascent.rows.objective import Data, Objective
 from lowerbound.ascent.rows.row_batches import batch_size, indices, part_of
-from lowerbound.bound.restricted import Restricted, narrowed
-from lowerbound.bound.restricted import reason as narrow_reason
-from lowerbound.errors import ZeroDensityError
+from lowerbound.bound.restricted import Restricted
 from lowerbound.methods.parameters.em_value import EM
 
 DRAWS = 8  # of a step, or two where it is dear
@@ -34,79 +29,22 @@ RESTING = 2  # windows without a gain
 
 
 @dataclass(frozen=True, eq=False)
-class EMRun:
-    """Where a climb came to. `elbo` and its standard error are from fresh draws.
+class Budget:
+    """What a climb of a program may take.
 
-    `together` is the reason why all rows were taken at once, where fewer were wanted.
+    work: operations of an evaluation over the rows of a step. limit: of steps.
     """
 
-    point: Point
-    parameters: dict[str, np.ndarray]
-    objective: Objective
-    elbo: float
-    elbo_error: float
-    converged: bool
-    stop_reason: str
-    steps: int
-    batch: int
-    together: str | None
-    history: np.ndarray
-    seconds: np.ndarray
-    notes: tuple[str, ...] = ()
+    work: float
+    draws: int
+    limit: int
 
-
-def run_gradients(
-    whole: Objective,
-    method: EM,
-    seed: int,
-    watch: Callable[[int, int, float], None] = lambda done, total, elbo: None,
-) -> EMRun:
-    """Maximise the ELBO over the parameters and q; `watch` is told steps, their limit, the ELBO."""
-    clock = time.perf_counter()
-    work = whole.work()
-    size = batch_size(whole, work, method.batch_size)
-    part, together = part_of(whole, size, seed)
-    share = work * (part.rows / max(whole.rows, 1) if whole.rows else 1.0)
-    draws = method.draws or (DRAWS if share < DEAR else 2)
-    limit = method.steps or steps_for(share, draws)
-    data = jax.tree.map(np.asarray, whole.data())
-    point = first_point(whole, method.rank, method.given, seed)
-    climb = _Climb(part, whole.rows, data, draws + draws % 2, share, limit, seed, clock, watch)
-    point, rested = climb.run(point, method)
-
-    def at(width: float) -> Restricted:
-        return measured(part, whole, _scaled(point, width), data, share, seed + 1)
-
-    width, bound = narrowed(at)
-    point = _scaled(point, width)
-    rest = f"converged: the ELBO gains less than {method.tolerance:g} of itself, or than its noise,"
-    reason = f"{rest} in {STEPS} of the shortest steps" if rested else f"{climb.steps} steps"
-    converged = rested and width == 1.0
-    reason = reason if width == 1.0 else narrow_reason(width)
-    fixed = draws_for(whole, point, work) if part is whole and method.steps is None else 0
-    if fixed:
-        better, value, found = polished(whole, point, data, fixed, work, seed + 2)
-        again: Restricted | None = None
-        with contextlib.suppress(ZeroDensityError):
-            again = measured(part, whole, better, data, share, seed + 1)
-        if again is not None and again.elbo > bound.elbo - again.error - bound.error:
-            point, bound, converged = better, again, found
-            reason = f"the ELBO of {fixed} fixed draws, {value:.6g}, "
-            reason = f"converged: {reason}is at its maximum" if found else f"{reason}still rises"
-    values = {n: np.asarray(a) for n, a in whole.values(point.free).items()}
-    return EMRun(
-        point, values, whole, bound.elbo, bound.error, converged, reason, climb.steps, part.rows,
-        together, np.array(climb.history), np.array(climb.seconds), bound.notes,
-    )  # fmt: skip
-
-
-def _scaled(point: Point, width: float) -> Point:
-    """The same with all scales of q multiplied."""
-    if width == 1.0:
-        return point
-    parts = (point.own, point.shared)
-    own, shared = ({**p, "log_scale": p["log_scale"] + np.log(width)} for p in parts)
-    return point._replace(own=own, shared=shared)
+    @classmethod
+    def of(cls, whole: Objective, rows: int, method: EM) -> Budget:
+        """For steps of some of the rows."""
+        share = whole.work() * (rows / max(whole.rows, 1) if whole.rows else 1.0)
+        draws = method.draws or (DRAWS if share < DEAR else 2)
+        return cls(share, draws + draws % 2, method.steps or steps_for(share, draws))
 
 
 def steps_for(work: float, draws: int) -> int:
@@ -115,76 +53,110 @@ def steps_for(work: float, draws: int) -> int:
     return fitting // STEPS * STEPS
 
 
-class _Climb:
-    """Window after window of steps, with what they came to."""
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What is climbed: the rows of a program, all or some at a time.
 
-    def __init__(
-        self,
-        part: Objective,
-        total: int,
-        data: Data,
-        draws: int,
-        work: float,
-        limit: int,
-        seed: int,
-        clock: float,
-        watch: Callable[[int, int, float], None],
-    ) -> None:
-        self.part, self.total, self.data = part, total, data
-        self.limit, self.clock, self.watch = limit, clock, watch
-        self.steps = 0
-        self.history: list[float] = []
-        self.seconds: list[float] = []
-        self.program = compiled(window(part, total, draws), 3.0 * draws * work)
-        self.key = jax.random.key(seed)
-        self.rows = indices(total, part.rows, seed) if part.rows < total else None
+    together: the reason why all rows are taken at once, where fewer were wanted.
+    """
 
-    def window(self, state: State, rate: float) -> tuple[State, Point, float, float]:
+    whole: Objective
+    part: Objective
+    together: str | None
+    budget: Budget
+    seed: int
+
+    @classmethod
+    def of(cls, whole: Objective, method: EM, seed: int) -> Ground:
+        """As a method takes rows."""
+        size = batch_size(whole, whole.work(), method.batch_size)
+        part, together = part_of(whole, size, seed)
+        return cls(whole, part, together, Budget.of(whole, part.rows, method), seed)
+
+    @cached_property
+    def data(self) -> Data:
+        """The data of all rows."""
+        return {name: np.asarray(array) for name, array in self.whole.data().items()}
+
+    def measured(self, point: Point) -> Restricted:
+        """The ELBO over fresh draws."""
+        whole, work = self.whole, self.budget.work
+        return measured(self.part, whole, point, self.data, work, self.seed + 1)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a climb is after a window: the average of its iterates, and the ELBO of the window."""
+
+    point: Point
+    steps: int
+    elbo: float
+    rested: bool = False
+
+
+def climbed(ground: Ground, point: Point, tolerance: float) -> Iterator[Stage]:
+    """Windows of steps until the ELBO rests at the lowest rate, or the limit."""
+    windows, limit = _Windows(ground), ground.budget.limit
+    state, rate, stage = windows.first(begin(point, ground.whole.rows))
+    best, resting = stage.elbo, 0
+    yield stage
+    while windows.steps < limit:
+        state, average, elbo, error = windows.take(state, rate)
+        least = max(tolerance * abs(elbo), 2.0 * error)
+        resting = resting + 1 if not elbo - best > least else 0
+        best = max(best, elbo) if np.isfinite(elbo) else best
+        over = resting >= RESTING and rate <= LEAST_RATE
+        yield Stage(_host(average), windows.steps, elbo, over)
+        if over:
+            return
+        if resting >= RESTING:
+            rate, resting, best = max(LOWER * rate, LEAST_RATE), 0, elbo
+
+
+class _Windows:
+    """Window after window of steps, each with random numbers and rows of its own."""
+
+    def __init__(self, ground: Ground) -> None:
+        part, total, budget = ground.part, ground.whole.rows, ground.budget
+        draws = budget.draws
+        self.limit, self.data, self.steps = budget.limit, ground.data, 0
+        self.program = part.jitted(
+            ("window", total, draws),
+            lambda own: window(own, total, draws),
+            3.0 * draws * budget.work,
+        )
+        self.key = jax.random.key(ground.seed)
+        self.rows = indices(total, part.rows, ground.seed) if part.rows < total else None
+
+    def take(self, state: State, rate: float) -> tuple[State, Point, float, float]:
         """One more window; its ELBO is that of the later half, with a standard error."""
         self.key, key = jax.random.split(self.key)
         index = None if self.rows is None else next(self.rows)
         state, average, values = self.program(state, index, key, np.asarray(rate), self.data)
         late = np.asarray(values)[STEPS // 2 :]
         self.steps += STEPS
-        elbo, error = float(late.mean()), float(late.std() / np.sqrt(len(late)))
-        return state, average, elbo, error
+        return state, average, float(late.mean()), float(late.std() / np.sqrt(len(late)))
 
-    def note(self, elbo: float) -> None:
-        """Remember a window that counts."""
-        self.history.append(elbo)
-        self.seconds.append(time.perf_counter() - self.clock)
-        self.watch(min(self.steps, self.limit), self.limit, elbo)
-
-    def run(self, point: Point, method: EM) -> tuple[Point, bool]:
-        """Steps until the ELBO rests at the smallest rate, or the limit."""
-        state = begin(point, self.total)
-        average, rate, best, state = self.first(state)
-        resting = 0
-        while self.steps < self.limit:
-            state, average, elbo, error = self.window(state, rate)
-            self.note(elbo)
-            least = max(method.tolerance * abs(elbo), 2.0 * error)
-            resting = resting + 1 if not elbo - best > least else 0
-            best = max(best, elbo) if np.isfinite(elbo) else best
-            if resting < RESTING:
-                continue
-            if rate <= LEAST_RATE:
-                return _host(average), True
-            rate, resting, best = max(LOWER * rate, LEAST_RATE), 0, elbo
-        return _host(average), False
-
-    def first(self, state: State) -> tuple[Point, float, float, State]:
+    def first(self, state: State) -> tuple[State, float, Stage]:
         """The rate that gains most in the first windows; a usual one where steps are few."""
         rates, count = (RATES, 2) if self.limit >= MANY_STEPS else (USUAL, 1)
         tried = []
         for rate in rates:
             later, elbo = state, -np.inf
             for _ in range(count):
-                later, average, elbo, _ = self.window(later, rate)
+                later, average, elbo, _ = self.take(later, rate)
             tried.append((elbo if np.isfinite(elbo) else -np.inf, rate, later, average))
         elbo, rate, later, average = max(tried, key=lambda one: one[0])
-        self.note(elbo)
-        return average, rate, elbo, later
+        return later, rate, Stage(_host(average), self.steps, elbo)
+
+
+def scaled(point: Point, width: float) -> Point:
+    """The same with all scales of q multiplied."""
+    if width == 1.0:
+        return point
+    parts = (point.own, point.shared)
+    own, shared = ({**p, "log_scale": p["log_scale"] + np.log(width)} for p in parts)
+    return point._replace(own=own, shared=shared)
 
 
 def _host(point: Point) -> Point:

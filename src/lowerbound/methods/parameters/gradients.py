@@ -1,10 +1,11 @@
-"""`fit` and `explain` of variational EM by gradients, and what such a fit says of new rows."""
+"""Variational EM by gradients, planned for a problem: climb, maximise over fixed draws, measure."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,191 +14,173 @@ from numpyro.primitives import Messenger
 
 from lowerbound.ascent import State
 from lowerbound.ascent.rows.by_rows import by_rows
-from lowerbound.ascent.rows.first_point import FULL_ROW, FULL_SHARED, full_rank
+from lowerbound.ascent.rows.climb import STEPS, Point
+from lowerbound.ascent.rows.first_point import FULL_ROW, FULL_SHARED, first_point, full_rank
 from lowerbound.ascent.rows.objective import Objective, objective_of
+from lowerbound.ascent.rows.polish import draws_for, polished
 from lowerbound.ascent.rows.row_batches import batch_size
-from lowerbound.compute.versions import versions
-from lowerbound.errors import ArgumentError, ConvergenceWarning
+from lowerbound.bound.restricted import Restricted, narrowed
+from lowerbound.bound.restricted import reason as narrow_reason
+from lowerbound.errors import ArgumentError, ZeroDensityError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
-from lowerbound.methods.coordinate.variational_em import notes_of, parametrised_model
-from lowerbound.methods.gaussian.summed_out import plan_summed
+from lowerbound.methods.coordinate.begin import given_values
+from lowerbound.methods.coordinate.variational_em import notes_of
 from lowerbound.methods.parameters.em_value import EM
-from lowerbound.methods.parameters.gradient_loop import MOST_STEPS, EMRun, run_gradients
-from lowerbound.model import Model, trace_model
-from lowerbound.result.fitted import Fit, site_records
+from lowerbound.methods.parameters.gradient_loop import Budget, Ground, climbed, scaled
+from lowerbound.methods.rewriting.summed_out import plan_summed
+from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, plan_of_gaussian
 from lowerbound.result.posterior import History, Restart
-from lowerbound.rewrite.parameters import Parameters, find_parameters, parameter_inputs
+from lowerbound.rewrite.parameters import at_values
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
-from lowerbound.rewrite.summing.summation import Summation
-from lowerbound.rewrite.trees import with_values
-from lowerbound.run.bar import Bar
 from lowerbound.run.check_input import check_observed_variance
-from lowerbound.store.checkpoint import Keeper
+from lowerbound.run.planned import Trace
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, Walking
+
+REMEDY = "Take more: lb.EM(steps=...), or start from here: lb.EM(init=fit.parameters)."
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """A program with its parameters as data; `summation` is that of its discrete sites."""
+class Place:
+    """Parameters and q after some steps, and their bound where it has been measured."""
 
-    parameters: Parameters
-    model: Model
-    summation: Summation | None
-
-    def continuous(self) -> Model:
-        """The program without discrete sites."""
-        return self.model if self.summation is None else self.summation.summed()
-
-    def objective(self) -> Objective:
-        """What is maximised."""
-        return objective_of(self.continuous(), self.parameters, self.summation is None)
+    point: Point
+    steps: int
+    bound: Restricted | None = None
 
 
-def problem_of(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: EM,
-    seed: int = 0,
-) -> Problem:
-    """Read the program, and sum out what is discrete."""
-    parameters = find_parameters(function, args, kwargs, seed)
-    if not parameters:
-        raise ArgumentError(
-            "EM got a model without numpyro.param: there is nothing to maximise.\nExpected at "
-            'least one. Use method="auto", or lb.Gaussian().'
-        )
-    parameters = parameters.started(method.given)
-    model = parametrised_model(function, parameters, args, kwargs)
-    unknown = [n for n in method.given if n not in {*parameters.sites, *model.latent}]
-    if unknown:
-        raise ArgumentError(
-            f"EM got init with '{unknown[0]}', which is no parameter and no latent site.\n"
-            f"Expected names among {', '.join([*parameters.sites, *model.latent])}."
-        )
-    return Problem(parameters, model, enumerated(model) if discrete_sites(model) else None)
+class GradientSteps(Walking[Place]):
+    """Windows of steps of the parameters and of q together."""
 
+    unit = "window"
 
-def fit_gradients(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: EM,
-    seed: int,
-    progress: bool | None,
-    keep: Keeper | None = None,
-    resumed: Mapping[str, Any] | None = None,
-) -> Fit:
-    """Parameters by gradients of the ELBO, with a Gaussian q by rows."""
-    if keep is not None:
-        raise ArgumentError(
-            "fit got checkpoint= with a model that has parameters.\nExpected checkpoint= with a "
-            "model of latent sites alone. Drop it, or give the parameters priors."
-        )
-    with jax.enable_x64(True), np.errstate(all="ignore"):
-        problem = problem_of(function, args, kwargs, method, seed)
-        check_observed_variance(problem.model)
-        given = {n: v for n, v in method.given.items() if n in problem.model.latent}
-        with Bar(progress, method.steps or MOST_STEPS, "Variational EM", "step") as bar:
+    def __init__(self, problem: Problem, method: EM) -> None:
+        self.problem, self.method = problem, method
+        if not problem.has_parameters:
+            raise ArgumentError(
+                "EM got a model without numpyro.param: there is nothing to maximise.\nExpected at "
+                'least one. Use method="auto", or lb.Gaussian().'
+            )
+        self.parameters = problem.parameters.started(method.given)
+        model = at_values(problem.parametrised, self.parameters.initial)
+        self.summation = enumerated(model) if discrete_sites(model) else None
+        continuous = model if self.summation is None else self.summation.summed()
+        names = (*self.parameters.sites, *continuous.latent)
+        unknown = [name for name in method.given if name not in names]
+        if unknown:
+            raise ArgumentError(
+                f"EM got init with '{unknown[0]}', which is no parameter and no latent site.\n"
+                f"Expected names among {', '.join(names)}."
+            )
+        latent = {n: v for n, v in method.given.items() if n in continuous.latent}
+        self.given = given_values(continuous, replace(method, init=latent))
+        check_observed_variance(model)
+        self.whole = objective_of(continuous, self.parameters, self.summation is None)
+        self.plan = self._plan()
+        size = batch_size(self.whole, self.whole.work(), method.batch_size)
+        self.total = Budget.of(self.whole, size, method).limit // STEPS + 1
 
-            def watch(done: int, total: int, elbo: float) -> None:
-                bar.update(done, f"ELBO {elbo:.6g}")
+    @cached_property
+    def ground(self) -> Ground:
+        """What is climbed."""
+        return Ground.of(self.whole, self.method, self.problem.seed)
 
-            run = run_gradients(problem.objective(), replace(method, init=given), seed, watch)
-        plan = _plan(problem, method, run.objective, run)
-        plan = replace(plan, notes=(*plan.notes, *run.notes))
-        held = problem.parameters.trees(run.parameters)
-        family, parameters = posterior_of(problem, run)
-        model = trace_model(with_values(function, held), args, kwargs)
-    if not run.converged:
-        warnings.warn(
-            ConvergenceWarning(
-                run.stop_reason,
-                "Take more: lb.EM(steps=...), or start from here: lb.EM(init=fit.parameters).",
+    # -- the run ----------------------------------------------------------------------------------
+
+    def walk(self) -> Iterator[Standing[Place]]:
+        """Noisy steps; then, where that is affordable, the maximum over fixed draws."""
+        seed, ground = self.problem.seed, self.ground
+        begun = first_point(self.whole, self.method.rank, self.given, seed)
+        for stage in climbed(ground, begun, self.method.tolerance):
+            yield Standing(Place(stage.point, stage.steps), stage.elbo)
+        point, stop = stage.point, self._rested(stage.rested, stage.steps)
+        width, bound = narrowed(lambda width: ground.measured(scaled(point, width)))
+        if width != 1.0:
+            point, stop = scaled(point, width), Stop(False, narrow_reason(width), REMEDY)
+        fixed = 0
+        if ground.part is ground.whole and self.method.steps is None:
+            fixed = draws_for(self.whole, point, self.whole.work())
+        if fixed:
+            work = self.whole.work()
+            better, value, found = polished(self.whole, point, ground.data, fixed, work, seed + 2)
+            again: Restricted | None = None
+            with contextlib.suppress(ZeroDensityError):
+                again = ground.measured(better)
+            if again is not None and again.elbo > bound.elbo - again.error - bound.error:
+                point, bound = better, again
+                text = f"the ELBO of {fixed} fixed draws, {value:.6g}, "
+                text += "is at its maximum" if found else "still rises"
+                stop = Stop(found, text, "" if found else REMEDY)
+        yield Standing(Place(point, stage.steps, bound), stop=stop)
+
+    def _rested(self, rested: bool, steps: int) -> Stop:
+        """Why the steps are over."""
+        if not rested:
+            return Stop(False, f"reached {steps} steps", REMEDY)
+        gain = f"{self.method.tolerance:g} of itself, or than its noise,"
+        return Stop(True, f"the ELBO gains less than {gain} in {STEPS} of the shortest steps")
+
+    def answer(self, place: Place, trace: Trace, stop: Stop) -> Answer:
+        """Parameters, and q given them, with a bound on fresh draws."""
+        point, bound, ground = place.point, place.bound, self.ground
+        if bound is None:  # interrupted
+            width, bound = narrowed(lambda width: ground.measured(scaled(point, width)))
+            point = scaled(point, width)
+        values = {n: np.asarray(a) for n, a in self.whole.values(point.free).items()}
+        together = ground.together
+        return Answer(
+            self._family(values),
+            State(by_rows(self.whole, point.own, point.shared), ()),  # type: ignore[arg-type]
+            bound.elbo,
+            History(trace.values, trace.seconds, step="window"),
+            (Restart(bound.elbo, place.steps, str(stop)),),
+            error=bound.error,
+            parameters=self.parameters.trees(values),
+            notes=(
+                *(() if together is None else (f"All rows were taken at once: {together}.",)),
+                *bound.notes,
             ),
-            stacklevel=3,
         )
-    return Fit(
-        elbo=run.elbo,
-        elbo_error=run.elbo_error,
-        history=History(run.history, run.seconds, step="window"),
-        restarts=(Restart(run.elbo, run.steps, run.stop_reason),),
-        converged=run.converged,
-        stop_reason=run.stop_reason,
-        plan=plan,
-        method=repr(method),
-        seed=seed,
-        versions=versions(),
-        precision="float64",
-        state=State(parameters, ()),  # type: ignore[arg-type]
-        family=family,
-        function=function,
-        args=args,
-        kwargs=dict(kwargs),
-        sites=site_records(model),
-        parameters=held,
-    )
 
+    def _family(self, values: dict[str, np.ndarray]) -> Variational:
+        """The family of q, at the parameters of the program that were found."""
+        model, summation = at_values(self.whole.model, values), self.summation
+        coordinates = replace(self.whole.coordinates, model=model)
+        inner = UnconstrainedGaussian(coordinates, model.arguments.data)
+        if summation is None:
+            return inner
+        known = replace(summation, model=at_values(summation.model, values))
+        return Summed(inner, known, inner.compiled)
 
-def posterior_of(problem: Problem, run: EMRun) -> tuple[Variational, dict[str, np.ndarray]]:
-    """The family of q, at the parameters of the program that were found, and those of q."""
-    inputs = {n: np.asarray(a) for n, a in parameter_inputs(run.parameters).items()}
-    objective, summation = run.objective, problem.summation
-    final = replace(objective.model, arguments=objective.model.arguments.replace(inputs))
-    coordinates = replace(objective.coordinates, model=final)
-    inner = UnconstrainedGaussian(coordinates, final.arguments.data)
-    parameters = by_rows(objective, run.point.own, run.point.shared)
-    if summation is None:
-        return inner, parameters
-    own = summation.model
-    known = replace(own, arguments=own.arguments.replace(inputs))
-    return Summed(inner, replace(summation, model=known), inner.compiled), parameters
+    # -- the plan ---------------------------------------------------------------------------------
 
-
-# --------------------------------------------------------------------------------------------------
-# The plan
-
-
-def explain_gradients(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], method: EM
-) -> Plan:
-    """The plan of such a fit."""
-    problem = problem_of(function, args, kwargs, method)
-    return _plan(problem, method, problem.objective())
-
-
-def _plan(problem: Problem, method: EM, objective: Objective, run: EMRun | None = None) -> Plan:
-    model = objective.model
-    width, size = objective.own.shape[-1], len(objective.shared)
-    own = "full" if full_rank(method.rank, width, FULL_ROW) else "diagonal"
-    shared = "full" if full_rank(method.rank, size, FULL_SHARED) else "diagonal"
-    plan = plan_of_gaussian(model, f"Gaussian ({shared}, d = {size})", ())
-    rows = []
-    for row in plan.rows:
-        if row.scope == "local" and width:
-            row = replace(row, family=f"Gaussian ({own}, {width} a row)")
-        rows.append(replace(row, update="estimated (stochastic gradients)"))
-    plan = replace(plan, method="Variational EM", rows=tuple(rows))
-    if problem.summation is not None:
-        plan = plan_summed(problem.summation, plan)
-    notes = [*notes_of(problem.parameters), *random_notes(objective)]
-    if width:
-        total = objective.rows
-        batch = (
-            run.batch
-            if run is not None
-            else batch_size(objective, objective.work(), method.batch_size)
-        )
-        step = "all rows" if batch == total else f"{batch} of them"
-        notes.append(
-            f"Each of {total} rows has a Gaussian of its own, optimised without an encoder: "
-            f"plainly slower than a trained encoder. A step takes {step}."
-        )
-        if run is not None and run.together is not None:
-            notes.append(f"All rows were taken at once: {run.together}.")
-    return replace(plan, notes=(*plan.notes, *notes))
+    def _plan(self) -> Plan:
+        objective, rank = self.whole, self.method.rank
+        width, size = objective.own.shape[-1], len(objective.shared)
+        own = "full" if full_rank(rank, width, FULL_ROW) else "diagonal"
+        shared = "full" if full_rank(rank, size, FULL_SHARED) else "diagonal"
+        plan = plan_of_gaussian(objective.model, f"Gaussian ({shared}, d = {size})", ())
+        rows = []
+        for row in plan.rows:
+            if row.scope == "local" and width:
+                row = replace(row, family=f"Gaussian ({own}, {width} a row)")
+            rows.append(replace(row, update="estimated (stochastic gradients)"))
+        plan = replace(plan, method="Variational EM", rows=tuple(rows))
+        if self.summation is not None:
+            plan = plan_summed(self.problem, self.summation, plan)
+        notes = [*notes_of(self.parameters), *random_notes(objective)]
+        if width:
+            total = objective.rows
+            batch = batch_size(objective, objective.work(), self.method.batch_size)
+            step = "all rows" if batch == total else f"{batch} of them"
+            notes.append(
+                f"Each of {total} rows has a Gaussian of its own, optimised without an encoder: "
+                f"plainly slower than a trained encoder. A step takes {step}."
+            )
+        return replace(plan, notes=(*plan.notes, *notes))
 
 
 class _Asked(Messenger):  # type: ignore[misc]
@@ -212,9 +195,13 @@ class _Asked(Messenger):  # type: ignore[misc]
 
 def random_notes(objective: Objective) -> list[str]:
     """What the plan says of random numbers that the program draws itself."""
+    own, shared = np.zeros(objective.own.shape), np.zeros(objective.shared.shape)
     watch = _Asked()
     with watch:
-        objective.work()
+        jax.eval_shape(
+            lambda data: objective.log_joint(objective.start(), own, shared, data, None),
+            objective.data(),
+        )
     if not watch.asked:
         return []
     return ["The program asks for a random key (dropout, say): it gets the same one every time."]

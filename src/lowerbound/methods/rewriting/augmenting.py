@@ -42,10 +42,9 @@ class Augmented(Method):
             ("method", isinstance(self.method, Method), "a method such as lb.CAVI()"),
         )
 
-    @property
-    def abilities(self) -> frozenset[str]:
+    def abilities(self, problem: Problem) -> frozenset[str]:
         """Those of the method within."""
-        return self.method.abilities
+        return self.method.abilities(problem)
 
     def plan(self, problem: Problem) -> Planned[Any]:
         """The plan of the augmented program."""
