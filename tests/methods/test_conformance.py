@@ -369,7 +369,7 @@ def test_a_kept_run_goes_on_or_is_refused_before_work(way, tmp_path):
         with pytest.raises(ArgumentError) as caught:
             lb.fit(asked.model, **example.call, method=way.method, checkpoint=keep)
         assert way.refuses["checkpoints"] in str(caught.value)
-        assert "\nExpected checkpoint= with" in str(caught.value)
+        assert "\nExpected " in str(caught.value)
         assert asked.count <= planned.count
         assert not folder.exists() or not [*folder.iterdir()]
         return

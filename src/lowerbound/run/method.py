@@ -38,9 +38,14 @@ class Method(ABC):
         """The name of the method."""
         return type(self).__name__
 
-    def abilities(self, problem: Problem) -> frozenset[str]:
-        """What it can do for a problem; of a method around another one, what that can."""
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What it can do; of a method around another one, what that can."""
         return self.can
+
+    def abilities_for(self, problem: Problem) -> frozenset[str]:
+        """What of that it can do for a problem, which may have to be traced to know."""
+        return self.abilities
 
     def check(self, *rules: Rule) -> None:
         """Raise for the first setting that is not valid."""

@@ -74,20 +74,19 @@ def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
         ),
     )
     for ability, wanted, what, why, which in asked:
-        if not wanted or ability in method.abilities(problem):
-            continue
-        if problem.has_parameters:
+        if wanted and ability not in method.abilities:
+            raise ArgumentError(
+                f"{what} with {method.code}, which {why}.\n"
+                f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or "
+                "name one with method=."
+            )
+        if wanted and ability not in method.abilities_for(problem):
             raise ArgumentError(
                 f"{what} with {method.code} for a model with numpyro.param sites, which {why}.\n"
                 f"Expected a model of latent sites alone. Drop {which}, give the parameters priors "
                 "with numpyro.sample, or fix them with numpyro.handlers.substitute."
             )
-        raise ArgumentError(
-            f"{what} with {method.code}, which {why}.\n"
-            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or "
-            "name one with method=."
-        )
-    if problem.streams and STREAMS not in method.abilities(problem):
+    if problem.streams and STREAMS not in method.abilities:
         raise ArgumentError(
             f"fit got columns of a stream with {method.code}, which needs all rows at once.\n"
             "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."

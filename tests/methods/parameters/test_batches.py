@@ -11,8 +11,7 @@ from lowerbound.ascent.rows.climb import STEPS
 from lowerbound.ascent.rows.measure import chunks_of
 from lowerbound.ascent.rows.objective import objective_of
 from lowerbound.ascent.rows.row_batches import batch_size, indices, part_of
-from lowerbound.methods.coordinate.variational_em import parametrised_model
-from lowerbound.rewrite.parameters import find_parameters
+from lowerbound.rewrite.parameters import find_parameters, parametrised_model
 from tests.methods.parameters import programs
 
 

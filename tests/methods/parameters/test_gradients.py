@@ -14,6 +14,8 @@ from numpyro.distributions import constraints
 
 import lowerbound as lb
 from lowerbound import errors
+from lowerbound.methods.parameters.gradients import GradientSteps
+from tests.laws.compilations import counted
 from tests.methods.parameters import programs
 
 FEW = lb.EM(steps=300)
@@ -188,6 +190,41 @@ def test_a_network_with_priors_goes_to_the_ladder():
     assert {row.site for row in plan.rows} == {"net/v", "net/w"}
 
 
+# --- The run ---
+
+
+def test_equal_programs_compile_once_whatever_their_data():
+    method = lb.EM(steps=100, batch_size=16)
+
+    def run(seed):
+        return few(programs.autoencoder, programs.squares(seed, 30), method=method, seed=seed)
+
+    fit = run(0)
+    fit.log_predictive(programs.squares(2, 8), draws=5)
+    with counted() as compiled:
+        run(1)
+        fit.log_predictive(programs.squares(3, 8), draws=5)
+    assert compiled == []
+
+
+def test_an_interrupted_run_is_measured_where_it_stands(monkeypatch):
+    step, calls = GradientSteps.step, []
+
+    def interrupted(self, state, until):
+        calls.append(until)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return step(self, state, until)
+
+    monkeypatch.setattr(GradientSteps, "step", interrupted)
+    with lb.interruptible():
+        fit = lb.fit(programs.loadings, programs.factors(0), method=FEW)
+    assert fit.stop_reason == "stopped: interrupted after window 2"
+    assert fit.restarts[0].sweeps == 200
+    assert len(fit.history.elbo) == 2
+    assert fit.elbo == pytest.approx(fit.history.elbo[-1], abs=5 * fit.elbo_error + 50)
+
+
 # --- Discrete sites ---
 
 
@@ -289,7 +326,7 @@ def test_a_start_of_something_else():
     x = programs.factors(0)
     call = partial(lb.fit, programs.loadings, x, method=lb.EM(init={"V": 1.0}))
     assert error_of(errors.ArgumentError, call) == (
-        "EM got init with 'V', which is no parameter and no latent site.\n"
+        "EM got init for 'V', which is no parameter and no latent site.\n"
         "Expected names among W, mu, s, z."
     )
 

@@ -55,7 +55,7 @@ class CAVI(Method):
             *start_rules(self.init, self.blocks),
         )
 
-    def abilities(self, problem: Problem) -> frozenset[str]:
+    def abilities_for(self, problem: Problem) -> frozenset[str]:
         """None of them where parameters are maximised."""
         return frozenset() if problem.has_parameters else self.can
 

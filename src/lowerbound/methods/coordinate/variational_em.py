@@ -6,9 +6,10 @@ of both: a sweep of alg:cavi is the E step, and the M step maximises E_q[log p(x
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,7 @@ from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import Restart
 from lowerbound.rewrite.parameters import Parameters, at_values
 from lowerbound.run.check_input import check_observed_variance
+from lowerbound.run.method import Method
 from lowerbound.run.planned import Info, Planned, Trace
 from lowerbound.run.problem import Problem
 
@@ -88,6 +90,7 @@ class Maximising(Planned[Alternation]):
         self.parameters = problem.parameters.started(given)
         self.model = at_values(problem.parametrised, self.parameters.initial)
         rest = {name: v for name, v in given.items() if name not in self.parameters.sites}
+        check_given(method, given, (*self.parameters.sites, *self.model.latent))
         self.given, self.problem = given, problem
         self.method = replace(method, init=rest or "auto") if given else method
         check_partition(self.method, self.model)
@@ -228,6 +231,16 @@ def notes_of(parameters: Parameters) -> tuple[str, ...]:
     if state:
         notes.append(f"State {state} (running averages, say) stays as it starts.")
     return tuple(notes)
+
+
+def check_given(method: Method, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Starting values are of parameters and latent sites."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ArgumentError(
+            f"{method.name} got init for '{unknown[0]}', which is no parameter and no latent site."
+            f"\nExpected names among {', '.join(names)}."
+        )
 
 
 def check_settings(method: CAVI) -> None:

@@ -26,7 +26,7 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.methods.coordinate.begin import given_values
-from lowerbound.methods.coordinate.variational_em import notes_of
+from lowerbound.methods.coordinate.variational_em import check_given, notes_of
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.parameters.gradient_loop import Budget, Ground, climbed, scaled
 from lowerbound.methods.rewriting.summed_out import plan_summed
@@ -68,13 +68,7 @@ class GradientSteps(Walking[Place]):
         model = at_values(problem.parametrised, self.parameters.initial)
         self.summation = enumerated(model) if discrete_sites(model) else None
         continuous = model if self.summation is None else self.summation.summed()
-        names = (*self.parameters.sites, *continuous.latent)
-        unknown = [name for name in method.given if name not in names]
-        if unknown:
-            raise ArgumentError(
-                f"EM got init with '{unknown[0]}', which is no parameter and no latent site.\n"
-                f"Expected names among {', '.join(names)}."
-            )
+        check_given(method, method.given, (*self.parameters.sites, *continuous.latent))
         latent = {n: v for n, v in method.given.items() if n in continuous.latent}
         self.given = given_values(continuous, replace(method, init=latent))
         check_observed_variance(model)
@@ -96,10 +90,10 @@ class GradientSteps(Walking[Place]):
         begun = first_point(self.whole, self.method.rank, self.given, seed)
         for stage in climbed(ground, begun, self.method.tolerance):
             yield Standing(Place(stage.point, stage.steps), stage.elbo)
-        point, stop = stage.point, self._rested(stage.rested, stage.steps)
-        width, bound = narrowed(lambda width: ground.measured(scaled(point, width)))
+        width, point, bound = self._measured(stage.point)
+        stop = self._rested(stage.rested, stage.steps)
         if width != 1.0:
-            point, stop = scaled(point, width), Stop(False, narrow_reason(width), REMEDY)
+            stop = Stop(False, narrow_reason(width), REMEDY)
         fixed = 0
         if ground.part is ground.whole and self.method.steps is None:
             fixed = draws_for(self.whole, point, self.whole.work())
@@ -116,6 +110,11 @@ class GradientSteps(Walking[Place]):
                 stop = Stop(found, text, "" if found else REMEDY)
         yield Standing(Place(point, stage.steps, bound), stop=stop)
 
+    def _measured(self, point: Point) -> tuple[float, Point, Restricted]:
+        """The bound on fresh draws, of a q that is narrowed where it reaches too far."""
+        width, bound = narrowed(lambda width: self.ground.measured(scaled(point, width)))
+        return width, scaled(point, width), bound
+
     def _rested(self, rested: bool, steps: int) -> Stop:
         """Why the steps are over."""
         if not rested:
@@ -125,12 +124,10 @@ class GradientSteps(Walking[Place]):
 
     def answer(self, place: Place, trace: Trace, stop: Stop) -> Answer:
         """Parameters, and q given them, with a bound on fresh draws."""
-        point, bound, ground = place.point, place.bound, self.ground
+        point, bound, together = place.point, place.bound, self.ground.together
         if bound is None:  # interrupted
-            width, bound = narrowed(lambda width: ground.measured(scaled(point, width)))
-            point = scaled(point, width)
+            _, point, bound = self._measured(point)
         values = {n: np.asarray(a) for n, a in self.whole.values(point.free).items()}
-        together = ground.together
         return Answer(
             self._family(values),
             State(by_rows(self.whole, point.own, point.shared), ()),  # type: ignore[arg-type]
@@ -198,10 +195,7 @@ def random_notes(objective: Objective) -> list[str]:
     own, shared = np.zeros(objective.own.shape), np.zeros(objective.shared.shape)
     watch = _Asked()
     with watch:
-        jax.eval_shape(
-            lambda data: objective.log_joint(objective.start(), own, shared, data, None),
-            objective.data(),
-        )
+        jax.eval_shape(objective.log_joint, objective.start(), own, shared, objective.data(), None)
     if not watch.asked:
         return []
     return ["The program asks for a random key (dropout, say): it gets the same one every time."]

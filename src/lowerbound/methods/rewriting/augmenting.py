@@ -42,9 +42,14 @@ class Augmented(Method):
             ("method", isinstance(self.method, Method), "a method such as lb.CAVI()"),
         )
 
-    def abilities(self, problem: Problem) -> frozenset[str]:
+    @property
+    def abilities(self) -> frozenset[str]:
         """Those of the method within."""
-        return self.method.abilities(problem)
+        return self.method.abilities
+
+    def abilities_for(self, problem: Problem) -> frozenset[str]:
+        """Those of the method within."""
+        return self.method.abilities_for(problem)
 
     def plan(self, problem: Problem) -> Planned[Any]:
         """The plan of the augmented program."""
