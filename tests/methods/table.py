@@ -328,19 +328,16 @@ REFUSED: Listed = {
     },
     "local": {
         ROWLESS: ("Gaussian, structured",),
+        "of new rows have no factor of their own: they enter 'y' through": (
+            "auto: a Gaussian, conditioned",
+        ),
         "The model has no local latent sites": tuple(
-            way.name
-            for way in WAYS
-            if not way.example.local and way.name not in (*AUGMENTED, "Gaussian, structured")
+            way.name for way in WAYS if not way.example.local and way.name != "Gaussian, structured"
         ),
     },
 }
 LACKING: Listed = {
     "plan": {
-        "the fit adds a note on what the augmentation costs": (
-            "CAVI, augmented",
-            "auto: augmented",
-        ),
         "the fit adds a note on the centring that it kept": ("Gaussian, centring chosen",),
     },
     "rung": {
@@ -370,36 +367,8 @@ LACKING: Listed = {
     },
     "flag": {
         "a NumPy bool": (
-            *GRIDS,
-            *GIVEN_GAUSSIANS,
-            "auto: conditioned",
             "Gaussian, some sites",
             "auto: Gaussian of some sites",
-        ),
-    },
-    "local": {
-        "the scale of the rows enters by its averages, so that all rows shrink to one value": (
-            *GRIDS[:1],
-            *GIVEN_GAUSSIANS,
-            "Gaussian, non-centred",
-            "Gaussian, centring chosen",
-            "auto: conditioned",
-        ),
-        "refused in the words of coordinate ascent, which nobody asked for": (
-            "Gaussian, summed out",
-            "auto: summed out",
-        ),
-        "the factors are those of auxiliary sites that the program does not have": AUGMENTED,
-    },
-    "checkpoints": {
-        "with checkpoint= the ladder takes another rung, which explain does not print": (
-            "auto: conditioned",
-        ),
-        "the plan of a kept or resumed run has another ladder, or none": (
-            "auto: exact",
-            "auto: coordinate ascent",
-            "auto: quadrature",
-            "auto: augmented",
         ),
     },
 }

@@ -19,12 +19,12 @@ from lowerbound.family.variational import Variational
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.supports import support_record
+from lowerbound.result.local_rows import local_factors
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
 from lowerbound.result.posterior import History, Posterior, Restart
 from lowerbound.result.predictive import (
     derived_sites,
-    local_factors,
     predictive_sites,
     row_densities,
     terms_from_draws,

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.ascent import State
 from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
@@ -20,8 +19,6 @@ from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.result.closed_form import exact_densities
 from lowerbound.result.new_rows import (
-    Rows,
-    global_statistics,
     log_densities,
     log_mean_exp,
     predictive_draws,
@@ -30,7 +27,6 @@ from lowerbound.result.new_rows import (
     rows_of,
     simulated_densities,
 )
-from lowerbound.result.posterior import Posterior
 from lowerbound.result.summed_rows import summed_densities
 
 if TYPE_CHECKING:
@@ -150,7 +146,7 @@ def row_densities(
 ) -> np.ndarray:
     """Held-out log predictive density, one value per row of the data plate."""
     with jax.enable_x64(True):
-        model = _new_rows(fit, args, kwargs)
+        model = new_model(fit, args, kwargs)
         if fit.parameters and model.local and isinstance(fit.family, UnconstrainedGaussian):
             naturals = fit.state.naturals
             return gaussian_rows.row_densities(fit.family, naturals, model, draws, seed)
@@ -158,7 +154,7 @@ def row_densities(
             # Without auxiliary sites a row may have none of its own: no bound is needed then.
             plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.plate)
             if not plain.local and not any(s.is_factor for s in plain.observed.values()):
-                values = fit.own_sites(_shared(fit, model, draws, seed))
+                values = fit.own_sites(shared_draws(fit, model, draws, seed))
                 densities = simulated_densities(plain, values, jax.random.key(seed + 1))
                 return np.asarray(log_mean_exp(densities))
         try:
@@ -174,64 +170,17 @@ def row_densities(
             exact = exact_densities(rows, fit.family, fit.state)
             if exact is not None:
                 return exact
-        return np.asarray(log_mean_exp(log_densities(rows, _shared(fit, model, draws, seed))))
+        return np.asarray(log_mean_exp(log_densities(rows, shared_draws(fit, model, draws, seed))))
 
 
-def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Posterior:
-    """The factors of the local variables of new rows, with the global factors as fitted."""
-    with jax.enable_x64(True):
-        model = _new_rows(fit, args, kwargs)
-        sites = tuple(s for s in model.latent if s in model.local)
-        if not sites:
-            raise ArgumentError(
-                "The model has no local latent sites: none is inside the data plate.\n"
-                "Use fit.posterior for the global ones."
-            )
-        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
-            found = gaussian_rows.local_gaussians(fit.family, fit.state.naturals, model)
-            return Posterior(*found, sites)
-        rows = rows_of(model, np.dtype(float))
-        means = _global_means(fit, rows)
-        data = {n: jnp.asarray(a) for n, a in rows.data().items()}
-
-        @jit
-        def solve(data: Values) -> State:
-            arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
-            return rows.solve(arrays, means)
-
-        state = solve(data)
-        return Posterior(rows.engine.family, state.naturals, sites)
-
-
-def _new_rows(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
+def new_model(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
+    """The program as it was fitted, on new rows."""
     model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.plate)
     row_axes(model)  # raises where rows are not defined
     return model
 
 
-def _shared(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
+def shared_draws(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
     """Draws of the global sites."""
     values = fit.family.sample(fit.state.naturals, jax.random.key(seed), (draws,))
     return {n: values[n] for n in model.latent if n not in model.local}
-
-
-def _global_means(fit: Fit, rows: Rows) -> Any:
-    """E_q of the global statistics: exact where the fit has the same block, else from draws."""
-    mine: dict[tuple[str, ...], Any] = {}
-    if isinstance(fit.family, MeanField):
-        # The functions in a free-form factor may hold the data of the rows.
-        named = [b for b in fit.family.blocks if b.kind != "free"]
-        mine = {b.sites: fit.state.means[b.number] for b in named}
-    blocks, local = rows.engine.joint.blocks, rows.local
-    if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
-        return tuple({} if b.number in local else mine[b.sites] for b in blocks)
-    arrays = rows.engine.joint.compress({n: jnp.asarray(a) for n, a in rows.data().items()})
-    drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v, arrays))(
-        _shared(fit, rows.model, 1000, 0)
-    )
-    return tuple(
-        mine[b.sites]
-        if b.sites in mine and b.number not in local
-        else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
-        for b in blocks
-    )

@@ -4,11 +4,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 from lowerbound.ascent.gaussian_step import CONVERGED, begin
 from lowerbound.bound.draws import cubature
 from lowerbound.compute.threads import one_thread
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.climbing.together import side_by_side
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model

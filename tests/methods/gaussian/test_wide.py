@@ -9,12 +9,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, NoStructureError
 from lowerbound.family.densities.unconstrained import covariance as covariance_of
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.sparse.sparsity import dense, sparsity_of
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian

@@ -6,8 +6,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-
 from lowerbound.methods.gaussian.blackbox import run_gaussian
+
 from lowerbound.methods.gaussian.sparse.curvature import second_derivatives
 from lowerbound.methods.gaussian.sparse.sparsity import dense
 from lowerbound.methods.gaussian.target import target_for

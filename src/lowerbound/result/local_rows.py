@@ -1,0 +1,131 @@
+"""The factors of the local variables of new rows, given what a fit says of the global ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.ascent import State
+from lowerbound.ascent.rows import local as gaussian_rows
+from lowerbound.compiled import jit
+from lowerbound.cost import mapped
+from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.densities.averaged import Averaged
+from lowerbound.family.densities.summed import Summed
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.meanfield import MeanField
+from lowerbound.result.new_rows import Rows, global_statistics, rows_of
+from lowerbound.result.posterior import Posterior
+from lowerbound.result.predictive import new_model, shared_draws
+from lowerbound.rewrite.summing.enumerated import enumerated
+
+if TYPE_CHECKING:
+    from lowerbound.result.fitted import Fit
+
+Values = Mapping[str, jax.Array]
+DRAWS, FEWEST = 1000, 50  # of the global sites, where q is no product of factors
+MOST_NUMBERS = 50_000_000  # in the factors that belong to all of them
+
+
+def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Posterior:
+    """The factors of the local variables of new rows, with the global ones as fitted.
+
+    Under a product of factors they are the coordinate update (eq:optimal-qj). Any other q ties the
+    rows to what they share: their factors are then averaged over draws of the global sites.
+    """
+    with jax.enable_x64(True):
+        model = new_model(fit, args, kwargs)
+        sites = tuple(fit.own_sites({s: s for s in model.latent if s in model.local}))
+        if not sites:
+            raise ArgumentError(
+                "The model has no local latent sites: none is inside the data plate.\n"
+                "Use fit.posterior for the global ones."
+            )
+        naturals = fit.state.naturals
+        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
+            return Posterior(*gaussian_rows.local_gaussians(fit.family, naturals, model), sites)
+        if isinstance(fit.family, Summed):
+            return _summed(fit, model, sites)
+        try:
+            rows = rows_of(model, np.dtype(float))
+        except NotConjugateError as error:
+            raise _without_factor(sites, error) from None
+        data = {n: jnp.asarray(a) for n, a in rows.data().items()}
+        if not isinstance(fit.family, MeanField):
+            return Posterior(Averaged(rows.engine.family), _by_draws(fit, rows, data), sites)
+        means = _global_means(fit, rows)
+
+        @jit
+        def solve(data: Values) -> State:
+            arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
+            return rows.solve(arrays, means)
+
+        return Posterior(rows.engine.family, solve(data).naturals, sites)
+
+
+def _summed(fit: Fit, model: Any, sites: tuple[str, ...]) -> Posterior:
+    """Discrete sites of new rows: exactly, given each draw of the others."""
+    assert isinstance(fit.family, Summed)
+    summation = enumerated(model)
+    others = tuple(name for name in sites if name not in summation.names)
+    if others:
+        raise _without_factor(others)
+    return Posterior(Summed(fit.family.inner, summation), fit.state.naturals, sites)
+
+
+def _without_factor(
+    sites: tuple[str, ...], error: NotConjugateError | None = None
+) -> ArgumentError:
+    names = ", ".join(f"'{name}'" for name in sites)
+    why = "they share a Gaussian with global sites, and new rows are not in it"
+    if error is not None:
+        first = error.residuals[0]
+        why = f"they enter '{first.site}' through {first.operation}"
+    return ArgumentError(
+        f"The local sites {names} of new rows have no factor of their own: {why}.\n"
+        "Expected local sites with an exact update given the global ones. Use fit.predictive(...), "
+        "which draws them."
+    )
+
+
+def _by_draws(fit: Fit, rows: Rows, data: Values) -> Any:
+    """The natural parameters of the rows' factors for every draw of the global sites."""
+    size = sum(int(np.prod(rows.model.latent[n].shape)) for n in rows.model.local)
+    count = int(np.clip(MOST_NUMBERS // max(size, 1), FEWEST, DRAWS))
+    family, local = rows.engine.family, rows.local
+
+    def every(data: Values, draws: Values) -> Any:
+        arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
+
+        def one(values: Values) -> Any:
+            return rows.solve(arrays, global_statistics(family, local, values, arrays)).naturals
+
+        return mapped(one, draws, what="one draw")
+
+    return jit(every)(data, dict(shared_draws(fit, rows.model, count, 0)))
+
+
+def _global_means(fit: Fit, rows: Rows) -> Any:
+    """E_q of the global statistics: exact where the fit has the same block, else from draws."""
+    mine: dict[tuple[str, ...], Any] = {}
+    if isinstance(fit.family, MeanField):
+        # The functions in a free-form factor may hold the data of the rows.
+        named = [b for b in fit.family.blocks if b.kind != "free"]
+        mine = {b.sites: fit.state.means[b.number] for b in named}
+    blocks, local = rows.engine.joint.blocks, rows.local
+    if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
+        return tuple({} if b.number in local else mine[b.sites] for b in blocks)
+    arrays = rows.engine.joint.compress({n: jnp.asarray(a) for n, a in rows.data().items()})
+    drawn = jax.vmap(lambda v: global_statistics(rows.engine.family, local, v, arrays))(
+        shared_draws(fit, rows.model, 1000, 0)
+    )
+    return tuple(
+        mine[b.sites]
+        if b.sites in mine and b.number not in local
+        else jax.tree.map(lambda a: a.mean(axis=0), drawn[b.number])
+        for b in blocks
+    )
