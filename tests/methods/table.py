@@ -345,12 +345,6 @@ LACKING: Listed = {
             "SVI, augmented by the plan",
         ),
     },
-    "compiles once": {
-        "the estimate of what the augmentation costs is compiled every time": (
-            "CAVI, augmented",
-            "auto: augmented",
-        ),
-    },
     "restarts": {
         "restarts are told by the ELBO of the draws that they climbed, not by that of the fit": (
             "Gaussian, Laplace",

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from lowerbound.bound.augmentation import augmentation_gap
+from lowerbound.compute.engine import engine_for
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.rewriting.carried import Carried
@@ -80,7 +82,14 @@ def _gap(problem: Problem, inner: Planned[Any], answer: Answer) -> tuple[str, ..
     with jax.enable_x64(True):
         try:
             naturals = answer.state.naturals
-            gap = augmentation_gap(problem.model, inner.program, answer.family, naturals)
+            engine = engine_for(inner.program, np.dtype(float))
+            gap = augmentation_gap(
+                problem.model.without_data(),
+                inner.program,
+                answer.family,
+                naturals,
+                compiled=engine.compiled,
+            )
         except ArgumentError:  # an auxiliary site shares a factor with others: no estimate
             return ()
     return (
