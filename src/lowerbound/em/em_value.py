@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 
 RANKS = ("auto", "full", "diagonal")
 
@@ -53,7 +53,7 @@ class EM:
         )
         for name, valid, expected in rules:
             if not valid:
-                raise ArgumentError(f"EM got {name}={getattr(self, name)!r}.\nExpected {expected}.")
+                raise SettingError("EM", name, getattr(self, name), expected)
 
     @property
     def given(self) -> dict[str, Any]:

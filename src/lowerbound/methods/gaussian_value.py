@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 
 RANKS = ("auto", "full", "diagonal", "structured")
 ENGINES = ("auto", "fixed", "match", "stochastic", "laplace", "delta", "score")
@@ -158,7 +158,7 @@ class Gaussian:
         for name, valid, expected in rules:
             if not valid:
                 found = getattr(self, name)
-                raise ArgumentError(f"Gaussian got {name}={found!r}.\nExpected {expected}.")
+                raise SettingError("Gaussian", name, found, expected)
 
     def by_newton(self, dimension: int) -> bool:
         """Whether Newton's steps by second derivatives are for such a posterior, if affordable."""

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from lowerbound.em import EM
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, SettingError
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.model.leaves import Column, is_leaf
 
@@ -197,7 +197,7 @@ def _check(method: Any, *rules: tuple[str, bool, str]) -> None:
         if not valid:
             found = getattr(method, name)
             kind = type(method).__name__
-            raise ArgumentError(f"{kind} got {name}={found!r}.\nExpected {expected}.")
+            raise SettingError(kind, name, found, expected)
 
 
 def _text(method: Any) -> str:

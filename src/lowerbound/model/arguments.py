@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 
-from lowerbound.errors import ArgumentError, DataTypeError
+from lowerbound.errors import ArgumentError, DataTypeError, StreamError
 from lowerbound.model.leaves import Column, is_data, is_leaf, whole_array
 
 
@@ -126,10 +126,12 @@ def _name(path: tuple[Any, ...], roots: list[str]) -> str:
 def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """The array of a data leaf (numbers of 64 bits) and the mask of missing entries."""
     if isinstance(leaf, Column):
-        raise ArgumentError(
-            f"Argument '{name}' is a stream of {leaf.reader.total} rows from {leaf.reader.label}; "
-            "this method needs all of its rows at once.\nExpected an array. Read the stream a "
-            "minibatch at a time, method=lb.SVI(batch_size=...), or pass its rows as an array."
+        raise StreamError.not_whole(
+            name,
+            leaf.reader.total,
+            f"from {leaf.reader.label}; this method needs all of its rows at once",
+            "an array. Read the stream a minibatch at a time, method=lb.SVI(batch_size=...), or "
+            "pass its rows as an array",
         )
     leaf = whole_array(leaf)
     mask = None

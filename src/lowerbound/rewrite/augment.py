@@ -18,6 +18,7 @@ from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import AugmentationError
+from lowerbound.errors.wording import quoted
 from lowerbound.model.user_lines import user_line
 from lowerbound.rewrite.augmentations.allocation import (
     categorical_term,
@@ -155,11 +156,9 @@ def _unsuitable(site: Chosen, kind: str, choice: str) -> str:
     known = {name for each in AUGMENTATIONS.values() for name in each}
     found = f"Site '{site.name}' is {kind}   ({site.where}); found augmentation '{choice}'"
     if possible(kind):
-        names = ", ".join(f"'{name}'" for name in (*possible(kind), "none"))
-        return f"{found}.\nExpected {names} for {kind}."
+        return f"{found}.\nExpected {quoted((*possible(kind), 'none'))} for {kind}."
     if choice not in known:
-        names = ", ".join(f"'{name}'" for name in (*sorted(known), "none"))
-        return f"{found}, which is none.\nExpected {names}."
+        return f"{found}, which is none.\nExpected {quoted((*sorted(known), 'none'))}."
     kinds = ", ".join(kind for kind, each in AUGMENTATIONS.items() if choice in each)
     return (
         f"{found}, which is for {kinds}.\nExpected a site of such a distribution. Leave "

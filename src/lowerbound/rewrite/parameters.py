@@ -20,6 +20,7 @@ from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import ArgumentError, UnsupportedModelError
+from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
@@ -214,8 +215,7 @@ def _checked(parameter: Parameter) -> Parameter:
         raise UnsupportedModelError(
             f"Parameter '{name}' is constrained to {describe(parameter.constraint)}   ({where}).\n"
             "Expected a set that real numbers map onto, such as constraints.positive or "
-            "constraints.simplex. Give it a prior with numpyro.sample, or fix it: "
-            f"numpyro.handlers.substitute(model, data={{'{name}': value}})."
+            f"constraints.simplex. {prior_or_fixed([name])}"
         ) from None
     with jax.enable_x64(True):
         inside = bool(np.all(parameter.constraint(parameter.initial)))

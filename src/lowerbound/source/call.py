@@ -152,10 +152,12 @@ class Call:
             if name in data:
                 continue
             if isinstance(leaf, Column):
-                raise ArgumentError(
-                    f"Argument '{name}' is a stream of {leaf.reader.total} rows that are not those "
-                    f"of the minibatches ({', '.join(rows)}).\nExpected an array for an argument "
-                    "that every minibatch needs whole. Pass it as an array."
+                raise StreamError.not_whole(
+                    name,
+                    leaf.reader.total,
+                    f"that are not those of the minibatches ({', '.join(rows)})",
+                    "an array for an argument that every minibatch needs whole. Pass it as an "
+                    "array",
                 )
             data[name] = leaf.whole()
         return self._call(data)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowerbound.compute.devices import Placement
 from lowerbound.compute.engine import Engine
-from lowerbound.errors import ArgumentError, TooManyComponentsError
+from lowerbound.errors import ArgumentError, TooManyComponentsError, UnknownSiteError
 from lowerbound.methods.gaussian_value import Gaussian
 from lowerbound.methods.values import Method
 from lowerbound.model import Model
@@ -64,10 +64,7 @@ def given_values(model: Model, method: Method | Gaussian) -> dict[str, Any]:
     given, kind = {}, type(method).__name__
     for name, value in method.init.items():
         if name not in model.latent:
-            raise ArgumentError(
-                f"{kind} got init for '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError(f"{kind} got init for", name, tuple(model.latent))
         array = np.asarray(value, dtype=float)
         expected = model.latent[name].shape
         try:
@@ -92,7 +89,4 @@ def check_partition(method: Method, model: Model) -> None:
     kind = type(method).__name__
     for name in (name for block in method.blocks or () for name in block):
         if name not in model.latent:
-            raise ArgumentError(
-                f"{kind} got blocks with the site '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError(f"{kind} got blocks with the site", name, tuple(model.latent))

@@ -13,7 +13,7 @@ from lowerbound.ascent import State
 from lowerbound.compute.devices import placement
 from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, ImproperFactorError
 from lowerbound.joint import inputs_of
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.answer import make_fit
@@ -157,12 +157,7 @@ def check_outcome(engine: Engine, outcome: Outcome) -> None:
         if not all(np.isfinite(array).all() for array in jax.tree.leaves(natural)):
             break  # no statement about the posterior: the search has failed
         if not fine or (block.number in curved and "xx" in natural and is_flat(natural["xx"])):
-            sites = ", ".join(f"'{site}'" for site in block.sites)
-            raise ArgumentError(
-                f"The optimal factor of {sites} is improper: the data and the prior leave a "
-                f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
-                "proper prior."
-            )
+            raise ImproperFactorError(block.sites)
     if not np.isfinite(outcome.elbo) or is_impossible(outcome.elbo):
         found = "-inf" if is_impossible(outcome.elbo) else str(outcome.elbo)
         starts = len(outcome.elbos)

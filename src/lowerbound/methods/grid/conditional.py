@@ -24,7 +24,7 @@ from lowerbound.ascent import State
 from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, UnknownSiteError
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
@@ -85,10 +85,7 @@ def transforms_of(model: Model, sites: Sequence[str]) -> tuple[Transform, ...]:
         )
     for name in sites:
         if name not in model.latent:
-            raise ArgumentError(
-                f"condition got '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError("condition got", name, tuple(model.latent))
         site = model.latent[name]
         if site.shape:
             raise ArgumentError(

@@ -18,7 +18,11 @@ from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
 from lowerbound.cost import allowance
-from lowerbound.errors import ArgumentError, ConvergenceWarning, NoFiniteBoundError
+from lowerbound.errors import (
+    ConvergenceWarning,
+    ImproperFactorError,
+    NoFiniteBoundError,
+)
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.joint import inputs_of
@@ -307,9 +311,4 @@ def _check_proper(problem: Problem, state: State) -> None:
     family = problem.given.engine.family
     for block, fine in zip(family.blocks, family.proper(state.naturals), strict=True):
         if not fine:
-            sites = ", ".join(f"'{site}'" for site in block.sites)
-            raise ArgumentError(
-                f"The optimal factor of {sites} is improper: the data and the prior leave a "
-                f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
-                "proper prior."
-            )
+            raise ImproperFactorError(block.sites)

@@ -111,17 +111,17 @@ def categorical_term(site: Chosen) -> Distribution:
 def _products(site: Chosen, parameter: str) -> Products:
     kind = type(site.law).__name__
     if site.value is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a latent {kind}   ({site.where}).\nExpected an observed site: "
-            "its counts are what is allocated. Give the site an observation, or leave it out of "
-            "augment."
+        raise AugmentationError.latent(
+            site.name, site.where, kind, "its counts are what is allocated"
         )
     found = products_of(site.behind(parameter))
     if found is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a {kind} whose {parameter} is not seen to be a sum of products "
-            f"  ({site.where}).\nExpected a product of matrices, e.g. {parameter} = theta @ beta. "
-            f"Leave '{site.name}' out of augment."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            f"is a {kind} whose {parameter} is not seen to be a sum of products",
+            f"a product of matrices, e.g. {parameter} = theta @ beta. Leave '{site.name}' out of "
+            "augment",
         )
     return found
 

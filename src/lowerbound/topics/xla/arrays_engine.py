@@ -16,7 +16,7 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement, whole
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.inference_steps import ITERATIONS, TOLERANCE, Local, Rule
 from lowerbound.topics.xla import cvb0, fused, rules
@@ -45,10 +45,8 @@ class XlaEngine:
 
     def __post_init__(self) -> None:
         if self.precision not in rules.FLOORS:
-            raise ArgumentError(
-                f"precision={self.precision!r} is no precision of the engine.\n"
-                'Expected "float32" or "float64".'
-            )
+            which = " is no precision of the engine"
+            raise SettingError("", "precision", self.precision, '"float32" or "float64"', which)
 
     def alone(self) -> XlaEngine:
         """Itself: its programs decide the order of all sums."""
