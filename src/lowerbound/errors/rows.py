@@ -109,10 +109,21 @@ class StreamError(PathError):
         )
 
     @classmethod
-    def not_whole(cls, argument: str, total: int, found: str, expected: str) -> StreamError:
-        """An argument is a stream, and all of it is needed at once."""
+    def all_at_once(cls, argument: str, total: int, label: str) -> StreamError:
+        """An argument is a stream, and the method needs all of its rows."""
         return cls(
-            f"Argument '{argument}' is a stream of {total} rows {found}.\nExpected {expected}."
+            f"Argument '{argument}' is a stream of {total} rows from {label}; this method needs "
+            "all of its rows at once.\nExpected an array. Read the stream a minibatch at a time, "
+            "method=lb.SVI(batch_size=...), or pass its rows as an array."
+        )
+
+    @classmethod
+    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> StreamError:
+        """An argument is a stream, and its rows are not those of the minibatches."""
+        return cls(
+            f"Argument '{argument}' is a stream of {total} rows that are not those of the "
+            f"minibatches ({', '.join(rows)}).\nExpected an array for an argument that every "
+            "minibatch needs whole. Pass it as an array."
         )
 
     @classmethod

@@ -37,27 +37,25 @@ __all__ = ["AugmentationError", "augmented", "auxiliary_of", "possible"]
 
 Rewriting = Callable[[Chosen], Distribution]
 
-# Distribution -> augmentation -> its rewriting, best first.
+# An augmentation, its rewriting, and the distributions it is for; of one, the best first.
+_REWRITINGS: Final[tuple[tuple[str, Rewriting, tuple[str, ...]], ...]] = (
+    ("scale-mixture", student, ("StudentT", "Cauchy")),
+    ("scale-mixture", laplace, ("Laplace",)),
+    ("scale-mixture", half_student, ("HalfCauchy", "FoldedDistribution")),
+    ("polya-gamma", polya_gamma, ("BernoulliLogits", "BinomialLogits", "NegativeBinomialLogits")),
+    ("poisson", poisson, ("CategoricalLogits", "MultinomialLogits")),
+    ("bouchard", bouchard, ("CategoricalLogits", "MultinomialLogits")),
+    ("truncated-normal", truncated_normal, ("BernoulliProbs",)),
+    ("indicator", indicator, ("MixtureSameFamily", "MixtureGeneral")),
+    ("indicator", factor_indicator, ("Unit",)),
+    ("indicator", categorical_term, ("CategoricalProbs",)),
+    ("indicator", multinomial_counts, ("MultinomialProbs",)),
+    ("indicator", poisson_counts, ("Poisson",)),
+)
+_KINDS: Final = dict.fromkeys(kind for _, _, kinds in _REWRITINGS for kind in kinds)
+# Distribution -> augmentation -> its rewriting.
 AUGMENTATIONS: Final[Mapping[str, Mapping[str, Rewriting]]] = MappingProxyType(
-    {
-        "StudentT": {"scale-mixture": student},
-        "Cauchy": {"scale-mixture": student},
-        "Laplace": {"scale-mixture": laplace},
-        "HalfCauchy": {"scale-mixture": half_student},
-        "FoldedDistribution": {"scale-mixture": half_student},
-        "BernoulliLogits": {"polya-gamma": polya_gamma},
-        "BinomialLogits": {"polya-gamma": polya_gamma},
-        "NegativeBinomialLogits": {"polya-gamma": polya_gamma},
-        "CategoricalLogits": {"poisson": poisson, "bouchard": bouchard},
-        "MultinomialLogits": {"poisson": poisson, "bouchard": bouchard},
-        "MixtureSameFamily": {"indicator": indicator},
-        "MixtureGeneral": {"indicator": indicator},
-        "BernoulliProbs": {"truncated-normal": truncated_normal},
-        "Unit": {"indicator": factor_indicator},
-        "CategoricalProbs": {"indicator": categorical_term},
-        "MultinomialProbs": {"indicator": multinomial_counts},
-        "Poisson": {"indicator": poisson_counts},
-    }
+    {kind: {name: f for name, f, kinds in _REWRITINGS if kind in kinds} for kind in _KINDS}
 )
 _AUXILIARIES: Final = ("weight", "omega", "offset", "rate", "indicator", "latent", "counts")
 # The bound of Jaakkola & Jordan (2000) is that of the optimal Pólya-Gamma factor.

@@ -6,7 +6,6 @@ program is then a function of their values.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
 from lowerbound.model.validate import describe
+from lowerbound.rewrite.signature import takes_first
 from lowerbound.rewrite.trees import Layout, is_float, is_key, named_arrays, with_values
 
 FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
@@ -262,16 +262,7 @@ def parametrised(function: Callable[..., Any], parameters: Parameters) -> Callab
         values = {name: jnp.reshape(a, shapes[name]) for name, a in parameters.items()}
         return with_values(function, held.trees(values))(*args, **kwargs)
 
-    program.__name__ = getattr(function, "__name__", type(function).__name__)
-    first = inspect.Parameter("parameters", inspect.Parameter.POSITIONAL_ONLY)
-    try:
-        own = inspect.signature(function)
-        program.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[first, *own.parameters.values()]
-        )
-    except (TypeError, ValueError):
-        pass  # no signature to extend: arguments are named by position
-    return program
+    return takes_first("parameters", program, function)
 
 
 def _as_data(value: Any) -> Any:

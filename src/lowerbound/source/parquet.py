@@ -14,7 +14,7 @@ from lowerbound.errors import RowError, StreamError
 from lowerbound.errors.wording import first_line
 from lowerbound.model.leaves import Column
 from lowerbound.source.arrays import row_dtype
-from lowerbound.source.call import Batch, Order, not_finite
+from lowerbound.source.call import Batch, Order, Streamed, not_finite
 from lowerbound.source.files_read import file_paths, pyarrow
 from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, lap_counts, pieces, skip
 from lowerbound.source.regroup import Cutter, length, regroup
@@ -63,7 +63,7 @@ class ParquetReader:
 
 
 @dataclass(frozen=True)
-class ParquetSource:
+class ParquetSource(Streamed):
     """The rows of some arguments in Parquet files.
 
     Each process reads its own lanes (`lanes.divide`). In every epoch the row-group pieces of a lane
@@ -71,18 +71,6 @@ class ParquetSource:
     """
 
     reader: ParquetReader
-    chosen: dict[str, Column]
-    random_access: bool = field(default=False, init=False)
-
-    @property
-    def total(self) -> int:
-        """The number of rows."""
-        return self.reader.total
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arguments whose rows these are."""
-        return tuple(self.chosen)
 
     def accept(self, order: Order) -> None:
         """Any order that `Batches` allows can be given."""

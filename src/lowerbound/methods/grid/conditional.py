@@ -6,7 +6,6 @@ certified once, and the same engine then runs for every value of theta.
 
 from __future__ import annotations
 
-import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
+from lowerbound.rewrite.signature import takes_first
 
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
 ROUNDING = 1.0  # nats; the estimate is a hundred times the error that is seen
@@ -135,19 +135,11 @@ def with_given(
         observed = {site: given[site][0] for site in given}
         return handlers.condition(function, data=observed)(*args, **kwargs)
 
-    given_the_rest.__name__ = getattr(function, "__name__", type(function).__name__)
     given_the_rest.unsettled = ("given",)  # type: ignore[attr-defined]
-    first = inspect.Parameter("given", inspect.Parameter.POSITIONAL_ONLY)
-    try:
-        own = inspect.signature(function)
-        given_the_rest.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[first, *own.parameters.values()]
-        )
-    except (TypeError, ValueError):
-        pass  # a callable without a signature: its arguments are named by position
     plate = model.data_plate
     call = (dict(values), *args)
-    return trace_model(given_the_rest, call, kwargs, plate.name if plate else None)
+    program = takes_first("given", given_the_rest, function)
+    return trace_model(program, call, kwargs, plate.name if plate else None)
 
 
 # --------------------------------------------------------------------------------------------------
