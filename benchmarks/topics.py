@@ -27,7 +27,7 @@ from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.topics.choice import choose_batch, choose_engine
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.inference import first_topics
+from lowerbound.topics.inference import Beginning, first_topics
 from lowerbound.topics.looks.quality import coherence
 from lowerbound.topics.one_run import split_corpus, start
 from lowerbound.topics.priors import Priors
@@ -115,7 +115,7 @@ def trajectory(
     reading, _ = split_corpus(opened, 0.05, 2000, 0)
     priors = Priors(np.full(topics, 5 / topics), np.array([0.01]))
     first = first_topics(engine, reading, priors, setting)
-    inference = start(engine, reading, priors, setting, first)
+    inference = start(Beginning(engine, reading, priors, setting, first))
     look, spent = next(inference), clock(wall, cpu)
     while True:
         yield engine.fetch(look.topics).T, look.passes, *spent

@@ -55,7 +55,7 @@ def test_paper_mixture_draws_from_the_components_it_reports(seed: int) -> None:
 
 
 def test_paper_mixture_needs_a_point_per_component() -> None:
-    with pytest.raises(ValueError, match=r"paper_mixture: n must be at least 5; got n=4"):
+    with pytest.raises(ValueError, match=r"paper_mixture got n=4.\nExpected at least 5."):
         data.paper_mixture(n=4)
 
 

@@ -1,58 +1,75 @@
-"""Every error and every warning of the library is defined in `lowerbound.errors`, and exported."""
+"""Every error and warning of the library is defined in `lowerbound.errors`, and documented."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import re
 from pathlib import Path
+
+import pytest
 
 from lowerbound import errors
 
-SOURCE = Path(errors.__file__).parents[1]
+FOLDER = Path(errors.__file__).parent
+CLASSES = sorted(set(errors.__all__) - {"Residual"})
 EXCEPTIONS = {
     name
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
-} | set(errors.__all__)
-# Signals that never leave their module: an interpreter stops at what it was looking for.
+} | set(CLASSES)
+# Signals, which the module that raises them, or its only caller, catches.
 SIGNALS = {"UnreadableError", "_Reached"}
-
-
-def _name(base: ast.expr) -> str:
-    return base.attr if isinstance(base, ast.Attribute) else ast.unparse(base)
+PAGE = (FOLDER.parents[2] / "docs" / "errors.md").read_text("utf-8")
 
 
 def _exceptions_in(path: Path) -> set[str]:
+    classes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ClassDef)]
     return {
         node.name
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and {_name(base) for base in node.bases} & EXCEPTIONS
+        for node in classes
+        if {ast.unparse(base).split(".")[-1] for base in node.bases} & EXCEPTIONS
     }
 
 
 def test_no_error_is_defined_elsewhere():
-    folder = Path(errors.__file__).parent
-    modules = [path for path in SOURCE.rglob("*.py") if path.parent != folder]
+    modules = [path for path in FOLDER.parent.rglob("*.py") if path.parent != FOLDER]
     assert len(modules) > 100
     assert {name for path in modules for name in _exceptions_in(path)} == SIGNALS
 
 
-def test_every_error_is_exported():
-    folder = Path(errors.__file__).parent
-    defined = {name for path in folder.glob("*.py") for name in _exceptions_in(path)}
-    assert defined == set(errors.__all__) - {"Residual"}
+def test_every_error_is_exported_once():
+    defined = {name for path in FOLDER.glob("*.py") for name in _exceptions_in(path)}
+    assert defined == set(CLASSES)
     assert len(errors.__all__) == len(set(errors.__all__))
 
 
-def test_every_error_is_a_lowerbound_error_or_a_user_warning():
-    for name in set(errors.__all__) - {"Residual", "NotPlainError"}:
-        base = UserWarning if name.endswith("Warning") else errors.LowerboundError
-        assert issubclass(getattr(errors, name), base), name
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_error_can_be_caught_and_a_warning_filtered_by_one_class(name):
+    base = errors.LowerboundWarning if name.endswith("Warning") else errors.LowerboundError
+    assert issubclass(getattr(errors, name), base)
+    assert issubclass(base, UserWarning if name.endswith("Warning") else ValueError)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_error_is_documented(name):
+    assert getattr(errors, name).__doc__
+    assert re.search(rf"^\|.*`{name}`.*\|.*\|$", PAGE, re.MULTILINE)
+
+
+def test_the_page_names_no_other():
+    named = re.findall(r"`(\w+(?:Error|Warning))`", PAGE)
+    assert set(named) - EXCEPTIONS == set()
+
+
+def test_the_example_of_the_page_prints_what_it_says(capsys):
+    code, said = re.findall(r"^```(?:python)?\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    exec(compile(code, "errors.md", "exec"), {})
+    assert capsys.readouterr().out == said
 
 
 def test_errors_stand_below_everything():
-    for path in Path(errors.__file__).parent.glob("*.py"):
+    for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                inside = node.module.startswith("lowerbound.errors.")
-                assert inside or not node.module.startswith("lowerbound"), (path.name, node.module)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowerbound"):
+                assert node.module.startswith("lowerbound.errors."), (path.name, node.module)

@@ -16,7 +16,7 @@ from scipy import integrate, stats
 from lowerbound.errors import CertificateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import energy, gradient, inputs_of, multi_affine
-from lowerbound.joint.certificate import check_certificate
+from lowerbound.joint.certificate import certificate
 from lowerbound.model import trace_model
 
 RNG = np.random.default_rng(0)
@@ -80,14 +80,14 @@ def test_at_a_point_it_is_the_function_itself() -> None:
     """The certificate: energy(t(z)) = log p(x, z); a planted fault is seen."""
     joint, _, family = derived()
     data = inputs_of(joint.model)
-    check_certificate(joint, data, family.statistics)
+    certificate(joint, data, family.statistics)()
 
     def wrong(values: Any, arrays: Any) -> Any:
         (point,) = family.statistics(values, arrays)
         return ({"x": point["x"], "xx": point["xx"] + 1e-3 * jnp.eye(5)},)
 
     with pytest.raises(CertificateError):
-        check_certificate(joint, data, wrong)
+        certificate(joint, data, wrong)()
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.4])
@@ -130,7 +130,7 @@ def test_functions_of_one_element_are_fused() -> None:
     assert block.kind == "free"
     assert block.atoms == ()  # no array of the trace is kept
     assert all(len(s.reads) <= 1 for s in joint.summands)
-    check_certificate(joint, inputs_of(traced), MeanField.of(joint.blocks).statistics)
+    certificate(joint, inputs_of(traced), MeanField.of(joint.blocks).statistics)()
 
 
 def test_large_statistics_are_refused() -> None:
@@ -165,11 +165,11 @@ def test_far_predictors_are_certified_where_numpyro_clips_no_probability() -> No
         model = trace_model(probit, (x, np.arange(40) % 2))
         joint = multi_affine(model)
         family = MeanField.of(joint.blocks)
-        check_certificate(joint, inputs_of(model), family.statistics)
+        certificate(joint, inputs_of(model), family.statistics)()
 
         def wrong(values: Any, arrays: Any) -> Any:
             (point,) = family.statistics(values, arrays)
             return (jax.tree.map(lambda a: 1.01 * a, point),)
 
         with pytest.raises(CertificateError):
-            check_certificate(joint, inputs_of(model), wrong)
+            certificate(joint, inputs_of(model), wrong)()

@@ -18,7 +18,7 @@ import lowerbound as lb
 from lowerbound.ascent import State, Sweep
 from lowerbound.family.factors.precision import Gamma
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import check_certificate, inputs_of
+from lowerbound.joint import certificate, inputs_of
 from lowerbound.joint import derive as derivation
 from lowerbound.joint.blocks.block import Block
 from lowerbound.joint.templates import conjugate
@@ -76,7 +76,7 @@ def derive_time_certificate(derived: Derived) -> None:
     """What `lb.fit` and `lb.explain` run on every model."""
     with jax.enable_x64(True):
         try:
-            check_certificate(derived.joint, inputs_of(derived.model), derived.family.statistics)
+            certificate(derived.joint, inputs_of(derived.model), derived.family.statistics)()
         except lb.errors.CertificateError as error:
             raise AssertionError(str(error)) from error
 

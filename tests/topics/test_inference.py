@@ -11,6 +11,7 @@ from lowerbound.topics import inference
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.inference import (
+    Beginning,
     Reading,
     coordinate_ascent,
     first_topics,
@@ -89,7 +90,7 @@ def test_a_whole_batch_and_a_step_of_one_are_a_sweep(seed):
     documents = oracle.corpus(seed, SIZES, V)
     start = random_topics(ENGINE, V, setting(seed=seed))
     reading = Reading(open_quietly(documents), np.arange(len(documents)), 0, len(documents))
-    sweeps = coordinate_ascent(ENGINE, reading, PRIORS, setting(), start)
+    sweeps = coordinate_ascent(Beginning(ENGINE, reading, PRIORS, setting(), start))
     assert_allclose(next(sweeps).topics, start, rtol=1e-15)
     expected = sweeps.send(PRIORS).topics
     batch, size = ENGINE.pack(documents), len(documents)
@@ -165,7 +166,7 @@ def test_the_elbo_of_a_look_has_all_constants(seed, eta):
     priors = Priors(PRIORS.document, eta)
     reading = Reading(corpus, np.arange(len(documents)), 0, len(documents))
     start = random_topics(ENGINE, V, setting(seed=seed))
-    sweeps = coordinate_ascent(ENGINE, reading, priors, setting(passes=5), start)
+    sweeps = coordinate_ascent(Beginning(ENGINE, reading, priors, setting(passes=5), start))
     for look in [next(sweeps), *(sweeps.send(priors) for _ in range(4))]:
         lam = ENGINE.fetch(look.topics)
         expected = independent_elbo(documents, lam, look.gamma, priors.document, eta)
@@ -387,7 +388,7 @@ def test_mean_field_starts_from_more_than_chance(seed):
         random_topics(ENGINE, corpus.vocabulary, how),
         first_topics(ENGINE, reading, PRIORS, how),
     ):
-        looks = coordinate_ascent(ENGINE, reading, PRIORS, how, topics)
+        looks = coordinate_ascent(Beginning(ENGINE, reading, PRIORS, how, topics))
         next(looks)
         after.append(looks.send(PRIORS).elbo)
     assert after[1] > after[0]

@@ -19,7 +19,8 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement, whole
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, NotSpreadError
+from lowerbound.errors.wording import quoted
 from lowerbound.joint import Joint
 from lowerbound.joint.derive import abstract
 from lowerbound.model import Model
@@ -181,10 +182,9 @@ def spread_rows(model: Model, placement: Placement | None) -> Spread | None:
         return None
     plate = model.data_plate
     if plate is None:
-        raise ArgumentError(
-            "devices spreads the rows of the data, but the model has no data plate: its "
-            "observations are not declared independent.\nPut the observed sites into one "
-            "numpyro.plate, or use devices=None."
+        raise NotSpreadError(
+            "the model has no data plate: its observations are not declared independent",
+            "Put the observed sites into one numpyro.plate, or use devices=None.",
         )
     check_same_data(model, placement)
     return Spread(placement, plate.size)
@@ -222,17 +222,17 @@ def check_rows_apart(model: Model, joint: Joint) -> None:
     for block in joint.blocks:
         if not set(block.sites) & set(model.local):
             continue
-        names = ", ".join(f"'{site}'" for site in block.sites)
+        names = quoted(block.sites)
         if block.sequential:
-            raise ArgumentError(
-                f"devices spreads the rows of the data, but the rows of {names} meet in one term "
-                "and are updated one after the other.\nUse devices=None."
+            raise NotSpreadError(
+                f"the rows of {names} meet in one term and are updated one after the other",
+                "Use devices=None.",
             )
         for site, layout in block.layouts.items():
             axis = len(model.latent[site].batch_shape) + plate.dim
             if site not in model.local or axis not in layout.batch:
-                raise ArgumentError(
-                    f"devices spreads the rows of the data, but one factor of {names} couples "
-                    "them.\nUse devices=None, or "
-                    "lb.CAVI(blocks=...) with a factor of its own for every row."
+                raise NotSpreadError(
+                    f"one factor of {names} couples them",
+                    "Use devices=None, or lb.CAVI(blocks=...) with a factor of its own for every "
+                    "row.",
                 )

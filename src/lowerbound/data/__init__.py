@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from lowerbound.errors import SettingError
+
 __all__ = [
     "DebianDescriptions",
     "EightSchools",
@@ -80,7 +82,7 @@ def paper_mixture(seed: int = 0, n: int = 1000) -> Mixture:
     ((200, 2), (5, 2))
     """
     if n < COMPONENTS:
-        raise ValueError(f"paper_mixture: n must be at least {COMPONENTS}; got n={n}")
+        raise SettingError("paper_mixture", "n", n, f"at least {COMPONENTS}")
     random = np.random.default_rng(seed)
     weights = random.dirichlet(np.full(COMPONENTS, 10.0))
     covariances = np.stack([_random_covariance(random) for _ in range(COMPONENTS)])

@@ -34,6 +34,7 @@ Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask
 from lowerbound.errors.breakdown import (
     DecreasingBoundError,
     DecreasingBoundWarning,
+    ImproperFactorError,
     ImproperPosteriorError,
     LostPosteriorError,
     NoFiniteBoundError,
@@ -58,8 +59,10 @@ from lowerbound.errors.derivation import (
     UncertifiedError,
 )
 from lowerbound.errors.programs import (
+    DiscreteSiteError,
     DuplicateSiteError,
     NoLatentSiteError,
+    NoMarginalError,
     NoObservedSiteError,
     ParameterSiteError,
     ShapeError,
@@ -70,8 +73,11 @@ from lowerbound.errors.requests import (
     AugmentationError,
     NoStructureError,
     NotFittedError,
+    NotSpreadError,
     ReservedNameError,
+    SettingError,
     UnfittedModelError,
+    UnknownSiteError,
 )
 from lowerbound.errors.resources import (
     NativeKernelWarning,
@@ -79,9 +85,14 @@ from lowerbound.errors.resources import (
     TooLongToCompileError,
     TooSlowError,
 )
-from lowerbound.errors.roots import ArgumentError, LowerboundError
-from lowerbound.errors.rows import BatchSizeError, RowError, StreamError
-from lowerbound.errors.storage import NotPlainError, ResumeWarning, StorageError
+from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning
+from lowerbound.errors.rows import BatchSizeError, PathError, RowError, StreamError
+from lowerbound.errors.storage import (
+    MissingPackageError,
+    NotPlainError,
+    ResumeWarning,
+    StorageError,
+)
 from lowerbound.errors.unusable_data import (
     DataTypeError,
     EmptyDataError,
@@ -100,6 +111,7 @@ __all__ = [
     # roots
     "ArgumentError",
     "LowerboundError",
+    "LowerboundWarning",
     # unusable_data
     "DataTypeError",
     "EmptyDataError",
@@ -111,15 +123,35 @@ __all__ = [
     "TooManyComponentsError",
     "UnusedDataError",
     "ZeroVarianceError",
+    # rows
+    "BatchSizeError",
+    "PathError",
+    "RowError",
+    "StreamError",
+    # corpora
+    "CorpusError",
+    "CorpusTypeError",
+    "CountError",
+    "EmptyDocumentsWarning",
+    "UnknownWordsWarning",
+    # vocabularies
+    "VocabularyError",
+    # corpus_files
+    "CorpusFileError",
     # requests
     "AugmentationError",
     "NoStructureError",
     "NotFittedError",
+    "NotSpreadError",
     "ReservedNameError",
+    "SettingError",
     "UnfittedModelError",
+    "UnknownSiteError",
     # programs
+    "DiscreteSiteError",
     "DuplicateSiteError",
     "NoLatentSiteError",
+    "NoMarginalError",
     "NoObservedSiteError",
     "ParameterSiteError",
     "ShapeError",
@@ -134,36 +166,24 @@ __all__ = [
     # breakdown
     "DecreasingBoundError",
     "DecreasingBoundWarning",
+    "ImproperFactorError",
     "ImproperPosteriorError",
     "LostPosteriorError",
     "NoFiniteBoundError",
     "NoFiniteStartError",
     "NoModeError",
     "ZeroDensityError",
+    # convergence
+    "ConvergenceWarning",
+    "LadderWarning",
     # resources
     "NativeKernelWarning",
     "TooLargeError",
     "TooLongToCompileError",
     "TooSlowError",
-    # convergence
-    "ConvergenceWarning",
-    "LadderWarning",
     # storage
+    "MissingPackageError",
     "NotPlainError",
     "ResumeWarning",
     "StorageError",
-    # rows
-    "BatchSizeError",
-    "RowError",
-    "StreamError",
-    # corpora
-    "CorpusError",
-    "CorpusTypeError",
-    "CountError",
-    "EmptyDocumentsWarning",
-    "UnknownWordsWarning",
-    # vocabularies
-    "VocabularyError",
-    # corpus_files
-    "CorpusFileError",
 ]

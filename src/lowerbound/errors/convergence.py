@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from lowerbound.errors.roots import LowerboundWarning, record
 
-class ConvergenceWarning(UserWarning):
+
+@record
+class ConvergenceWarning(LowerboundWarning):
     """A fit stopped before it converged."""
 
-    def __init__(self, reason: str, remedy: str = "Raise the limit, or loosen tolerance.") -> None:
-        super().__init__(f"The fit stopped before it converged: {reason}.\n{remedy}")
+    reason: str
+    remedy: str = "Raise the limit, or loosen tolerance."
+
+    def __str__(self) -> str:
+        return f"The fit stopped before it converged: {self.reason}.\n{self.remedy}"
 
 
-class LadderWarning(UserWarning):
+@record
+class LadderWarning(LowerboundWarning):
     """A rung of the ladder did not hold when it was tried, and the next one was taken."""
 
-    def __init__(self, tried: str, reason: str, taken: str) -> None:
-        super().__init__(
-            f"The rung '{tried}', which lb.explain names, was given up: {reason} The fit is that "
-            f"of the rung '{taken}' instead; fit.plan says what it did."
+    tried: str
+    reason: str
+    taken: str
+
+    def __str__(self) -> str:
+        return (
+            f"The rung '{self.tried}', which lb.explain names, was given up: {self.reason} The fit "
+            f"is that of the rung '{self.taken}' instead; fit.plan says what it did."
         )

@@ -6,26 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowerbound.errors.corpora import CorpusError
+from lowerbound.errors.rows import PathError
+from lowerbound.errors.wording import quoted
 
 
-class CorpusFileError(CorpusError):
+class CorpusFileError(CorpusError, PathError):
     """A file does not hold documents that can be read."""
 
-    @classmethod
-    def no_file(cls, path: str) -> CorpusFileError:
-        """A path does not exist."""
-        return cls(
-            f"There is no file or folder {path}.\n"
-            "Expected a .npz or .parquet file, or a folder of them. Check the path."
-        )
-
-    @classmethod
-    def empty_folder(cls, path: str) -> CorpusFileError:
-        """A folder has no file of a known kind."""
-        return cls(
-            f"The folder {path} holds no file named *.npz or *.parquet.\n"
-            "Expected at least one, at any depth. Check the path."
-        )
+    files, pattern = ".npz or .parquet", "*.npz or *.parquet"
 
     @classmethod
     def other_kind(cls, path: str) -> CorpusFileError:
@@ -65,9 +53,8 @@ class CorpusFileError(CorpusError):
     @classmethod
     def no_column(cls, path: str, known: Sequence[str]) -> CorpusFileError:
         """A Parquet file has no column of words."""
-        names = ", ".join(f"'{name}'" for name in known)
         return cls(
-            f"{path} has no column 'words'; its columns are {names}.\n"
+            f"{path} has no column 'words'; its columns are {quoted(known)}.\n"
             "Expected a column 'words' of lists of strings or of word numbers, and beside it, if "
             "words are counted, 'counts'. Rename the columns."
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lowerbound.errors.roots import LowerboundError
+from lowerbound.errors.roots import LowerboundError, record
 from lowerbound.errors.wording import quoted
 
 
@@ -27,6 +27,20 @@ class Residual:
     statistics: str = ""
     left_over: str = ""
 
+    def lines(self) -> list[str]:
+        """The residual in words."""
+        verb = "Site {} enters" if len(self.latents) == 1 else "Sites {} enter"
+        entering = verb.format(quoted(self.latents))
+        lines = [f"  {entering} site '{self.site}' through {self.operation}   ({self.where})"]
+        if self.statistics:
+            left_over = self.left_over or self.operation
+            lines.append(
+                f"  statistics of {self.family}: {self.statistics};  left over: {left_over}"
+            )
+        elif self.reason:
+            lines.append(f"  {self.reason}")
+        return lines
+
 
 class NotConjugateError(LowerboundError):
     """Exact coordinate updates were asked for where log p is not affine in the statistics."""
@@ -40,10 +54,9 @@ class NotConjugateError(LowerboundError):
         self, residuals: Sequence[Residual], method: str = "CAVI", remedy: str | None = None
     ) -> None:
         self.residuals = tuple(residuals)
-        lines = [f"{method} needs log p to be affine in the statistics of every latent site."]
-        for residual in self.residuals:
-            lines += _residual_lines(residual)
-        super().__init__("\n".join([*lines, remedy or self.remedy]))
+        first = f"{method} needs log p to be affine in the statistics of every latent site."
+        residual_lines = [line for residual in self.residuals for line in residual.lines()]
+        super().__init__("\n".join([first, *residual_lines, remedy or self.remedy]))
 
     def of_batches(self, streamed: bool) -> NotConjugateError:
         """The same of a fit that reads its rows in batches, of a stream where no other can."""
@@ -58,57 +71,57 @@ class NotConjugateError(LowerboundError):
         return NotConjugateError(self.residuals, "SVI", remedy)
 
 
-def _residual_lines(residual: Residual) -> list[str]:
-    latents = residual.latents
-    sites = (
-        f"Site {quoted(latents)} enters" if len(latents) == 1 else f"Sites {quoted(latents)} enter"
-    )
-    lines = [f"  {sites} site '{residual.site}' through {residual.operation}   ({residual.where})"]
-    left_over = residual.left_over or residual.operation
-    if residual.statistics:
-        lines.append(
-            f"  statistics of {residual.family}: {residual.statistics};  left over: {left_over}"
-        )
-    elif residual.reason:
-        lines.append(f"  {residual.reason}")
-    return lines
-
-
+@record
 class BlockError(LowerboundError):
     """The statistics of some sites match no factor q_j of the variational density."""
 
-    def __init__(
-        self, sites: Sequence[str], reason: str, where: str = "", remedy: str = ""
-    ) -> None:
-        place = f"   ({where})" if where else ""
-        advice = remedy or "Rewrite the model so that each site has one conjugate role."
-        super().__init__(f"No factor q for {quoted(sites)}: {reason}{place}.\n{advice}")
+    sites: Sequence[str]
+    reason: str
+    where: str = ""
+    remedy: str = "Rewrite the model so that each site has one conjugate role."
+
+    @classmethod
+    def together(cls, sites: Sequence[str], reason: str) -> BlockError:
+        """Sites that were to share a factor."""
+        return cls(sites, reason, remedy="Leave them in separate blocks.")
+
+    def __str__(self) -> str:
+        place = f"   ({self.where})" if self.where else ""
+        return f"No factor q for {quoted(self.sites)}: {self.reason}{place}.\n{self.remedy}"
 
 
+@record
 class CertificateError(LowerboundError):
     """The derived form of log p differs from NumPyro's own log density."""
 
-    def __init__(self, derived: float, expected: float, site: str | None = None) -> None:
-        self.derived, self.expected, self.site = derived, expected, site
-        part = "log p(x, z)" if site is None else f"the log density of site '{site}'"
-        super().__init__(
-            f"The derived form of {part} is {derived!r} at a draw from the prior; "
-            f"NumPyro's log density is {expected!r}.\n"
+    derived: float
+    expected: float
+    site: str | None = None
+
+    def __str__(self) -> str:
+        whole = self.site is None
+        part = "log p(x, z)" if whole else f"the log density of site '{self.site}'"
+        return (
+            f"The derived form of {part} is {self.derived!r} at a draw from the prior; "
+            f"NumPyro's log density is {self.expected!r}.\n"
             "Expected equality up to rounding. This is a fault of the derivation, not of the "
             "model: please report it with the model."
         )
 
 
+@record
 class UncertifiedError(LowerboundError):
     """No point was found at which the derived form of log p could be checked."""
 
-    def __init__(self, tried: int, sites: Sequence[str] = ()) -> None:
-        self.tried, self.sites = tried, tuple(sites)
-        where = f" Where it was tried last, {quoted(sites)} has density zero." if sites else ""
-        super().__init__(
+    tried: int
+    sites: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        last = f" Where it was tried last, {quoted(self.sites)} has density zero."
+        return (
             f"The derived form of log p(x, z) could not be checked: the log density is not finite "
-            f"at any of {tried} points, with the likeliest value of every discrete site at each."
-            f"{where}\n"
+            f"at any of {self.tried} points, with the likeliest value of every discrete site at "
+            f"each.{last if self.sites else ''}\n"
             "Expected points of positive density, to compare it with NumPyro's own there. Check "
             "the data against the model: an impossible value, or a scale that underflows. "
             "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation."

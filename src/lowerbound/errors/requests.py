@@ -1,31 +1,97 @@
-"""Errors of what was asked for: a name, a factor or a rewriting that cannot be had."""
+"""Errors of what was asked for: a setting, a name, a factor or a rewriting that cannot be had."""
 
 from __future__ import annotations
 
-from lowerbound.errors.roots import ArgumentError
+from collections.abc import Sequence
+from typing import Any
+
+from lowerbound.errors.roots import ArgumentError, record
 
 
+@record
+class SettingError(ArgumentError):
+    """A setting has a value that means nothing; `caller` is what it was given to, if named.
+
+    `context` follows the value: that of which it would have to be one, or fit to.
+    """
+
+    caller: str
+    setting: str
+    value: Any
+    expected: str
+    context: str = ""
+
+    def __str__(self) -> str:
+        got = f"{self.caller} got " if self.caller else ""
+        return f"{got}{self.setting}={self.value!r}{self.context}.\nExpected {self.expected}."
+
+
+@record
+class UnknownSiteError(ArgumentError):
+    """A site is named that there is not; `request` is all that is said before its name."""
+
+    request: str
+    site: str
+    known: Sequence[str]
+    which: str = "is no latent site of the model"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.request} '{self.site}', which {self.which}.\n"
+            f"Expected names among {', '.join(self.known)}."
+        )
+
+
+@record
 class ReservedNameError(ArgumentError):
     """The model has an argument whose name `fit` keeps for itself."""
 
-    def __init__(self, argument: str, model: str) -> None:
-        super().__init__(
-            f"The model {model} has an argument '{argument}', a name that fit keeps for itself.\n"
-            "Fix it beforehand, functools.partial(model, "
-            f"{argument}=...), or rename the argument."
+    argument: str
+    model: str
+
+    def __str__(self) -> str:
+        return (
+            f"The model {self.model} has an argument '{self.argument}', a name that fit keeps for "
+            "itself.\nFix it beforehand, functools.partial(model, "
+            f"{self.argument}=...), or rename the argument."
         )
 
 
 class AugmentationError(ArgumentError):
     """A site cannot be augmented as asked."""
 
+    @classmethod
+    def of_site(cls, site: str, where: str, found: str, expected: str) -> AugmentationError:
+        """What the site is, and what it would have to be."""
+        return cls(f"Site '{site}' {found}   ({where}).\nExpected {expected}.")
 
+    @classmethod
+    def latent(cls, site: str, where: str, law: str, reason: str) -> AugmentationError:
+        """The observation of the site is needed, and it has none."""
+        expected = f"an observed site: {reason}. Give the site an observation, or leave it out of"
+        return cls.of_site(site, where, f"is a latent {law}", f"{expected} augment")
+
+
+@record
+class NotSpreadError(ArgumentError):
+    """Devices were asked for, and the rows of the model cannot be told apart."""
+
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"devices spreads the rows of the data, but {self.reason}.\n{self.remedy}"
+
+
+@record
 class NoStructureError(ArgumentError):
     """A structured covariance was asked for where all entries meet."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f'Gaussian got rank="structured" for a posterior of {size} dimensions in which no '
+    size: int
+
+    def __str__(self) -> str:
+        return (
+            f'Gaussian got rank="structured" for a posterior of {self.size} dimensions in which no '
             "order of the unconstrained entries makes the second derivatives of log p banded with "
             "a border.\n"
             "Expected units that are independent given the other sites, or a Markov chain. Use "

@@ -1,9 +1,9 @@
-"""Errors of data that are read a minibatch at a time."""
+"""Errors of data that are read a minibatch at a time, and of the paths to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from lowerbound.errors.roots import ArgumentError
 from lowerbound.errors.wording import entry_of, quoted
@@ -37,8 +37,29 @@ class RowError(ArgumentError):
         )
 
 
-class StreamError(ArgumentError):
+class PathError(ArgumentError):
+    """A path leads to nothing that can be read; a subclass says which files could."""
+
+    files: ClassVar[str]
+    pattern: ClassVar[str]
+
+    @classmethod
+    def no_file(cls, path: str) -> Self:
+        """A path does not exist."""
+        expected = f"a {cls.files} file, or a folder of them. Check the path."
+        return cls(f"There is no file or folder {path}.\nExpected {expected}")
+
+    @classmethod
+    def empty_folder(cls, path: str) -> Self:
+        """A folder has no file of a kind that is read."""
+        expected = "at least one, at any depth. Check the path."
+        return cls(f"The folder {path} holds no file named {cls.pattern}.\nExpected {expected}")
+
+
+class StreamError(PathError):
     """A stream of rows cannot be read as it is."""
+
+    files, pattern = "Parquet", "*.parquet"
 
     @classmethod
     def used_up(cls, kind: str, argument: str | None = None) -> StreamError:
@@ -88,6 +109,24 @@ class StreamError(ArgumentError):
         )
 
     @classmethod
+    def all_at_once(cls, argument: str, total: int, label: str) -> StreamError:
+        """An argument is a stream, and the method needs all of its rows."""
+        return cls(
+            f"Argument '{argument}' is a stream of {total} rows from {label}; this method needs "
+            "all of its rows at once.\nExpected an array. Read the stream a minibatch at a time, "
+            "method=lb.SVI(batch_size=...), or pass its rows as an array."
+        )
+
+    @classmethod
+    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> StreamError:
+        """An argument is a stream, and its rows are not those of the minibatches."""
+        return cls(
+            f"Argument '{argument}' is a stream of {total} rows that are not those of the "
+            f"minibatches ({', '.join(rows)}).\nExpected an array for an argument that every "
+            "minibatch needs whole. Pass it as an array."
+        )
+
+    @classmethod
     def no_columns(cls, label: str) -> StreamError:
         """No column of a table or file was chosen."""
         return cls(
@@ -121,22 +160,6 @@ class StreamError(ArgumentError):
             f"Column '{column}' has type {kind} in {first}; {other} {difference}.\n"
             "Expected all files to have the same columns and types. Rewrite the files that differ, "
             "or leave them out by passing a list of paths."
-        )
-
-    @classmethod
-    def no_file(cls, path: str) -> StreamError:
-        """A path does not exist."""
-        return cls(
-            f"There is no file or folder {path}.\n"
-            "Expected a Parquet file, or a folder of them. Check the path."
-        )
-
-    @classmethod
-    def empty_folder(cls, path: str) -> StreamError:
-        """A folder has no Parquet file."""
-        return cls(
-            f"The folder {path} holds no file named *.parquet.\n"
-            "Expected at least one, at any depth. Check the path."
         )
 
     @classmethod

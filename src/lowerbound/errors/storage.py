@@ -1,17 +1,28 @@
-"""Errors of files that the library writes and reads back."""
+"""Errors of files that the library writes and reads back, and of packages that reading needs."""
 
 from __future__ import annotations
 
-from lowerbound.errors.roots import LowerboundError
+from lowerbound.errors.roots import LowerboundError, LowerboundWarning, record
 
 
 class StorageError(LowerboundError):
     """A file cannot be written, or is damaged, or belongs to another model."""
 
 
-class NotPlainError(TypeError):
+class NotPlainError(LowerboundError, TypeError):
     """A value is neither an array nor JSON."""
 
 
-class ResumeWarning(UserWarning):
+class ResumeWarning(LowerboundWarning):
     """A run goes on, but not bit for bit as it would have."""
+
+
+@record
+class MissingPackageError(LowerboundError, ImportError):
+    """A package that only some tasks need is not installed; `extra` installs it."""
+
+    needs: str
+    extra: str
+
+    def __str__(self) -> str:
+        return f'{self.needs}.\nInstall it: pip install "lowerbound[{self.extra}]".'

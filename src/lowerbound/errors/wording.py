@@ -1,14 +1,14 @@
-"""How names, counts and places are written in a text."""
+"""How names, counts, places and advice are written in a text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-def quoted(names: Sequence[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     """'a', 'b'; "none" where there are none."""
-    return ", ".join(f"'{name}'" for name in names) if names else "none"
+    return ", ".join(f"'{name}'" for name in names) or "none"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -36,3 +36,19 @@ def short(value: Any) -> str:
     """What a value prints as, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def first_line(error: Exception) -> str:
+    """What another library said, cut to its first line."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def prior_or_fixed(names: Sequence[str], subject: str = "it") -> str:
+    """What to do with parameters where a latent variable or a number is needed."""
+    values = ", ".join(f"'{name}': value" for name in names)
+    it = "it" if len(names) == 1 else "each"
+    return (
+        f"Give {subject if len(names) == 1 else it} a prior with numpyro.sample, or fix {it}: "
+        f"numpyro.handlers.substitute(model, data={{{values}}})."
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, SettingError
 from lowerbound.topics.choice import INFERENCES
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference_steps import Engine
@@ -36,16 +36,11 @@ def check_prior(name: str, value: Any, size: int, what: str, one: bool = False) 
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         array = np.asarray(np.nan)
+    expected = f'a positive number, one for each of the {size} {what}, or "learn"'
     if array.ndim > 1 or (array.ndim == 1 and len(array) != size):
-        raise ArgumentError(
-            f"{name} has shape {array.shape}.\nExpected a positive number, one for each of the "
-            f'{size} {what}, or "learn".'
-        )
+        raise ArgumentError(f"{name} has shape {array.shape}.\nExpected {expected}.")
     if not (np.isfinite(array).all() and (array > 0).all()):
-        raise ArgumentError(
-            f"{name}={value!r}.\nExpected a positive number, one for each of the {size} {what}, or "
-            '"learn".'
-        )
+        raise SettingError("", name, value, expected)
     if array.ndim == 0:
         return np.full(1 if one else size, float(array))
     return array
@@ -75,26 +70,29 @@ def check_settings(lda: LatentDirichletAllocation) -> None:
         if value is None and optional:
             continue
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ArgumentError(
-                f"{name}={value!r}.\nExpected a whole number of at least {least}"
-                f"{', or None' if optional else ''}."
-            )
-    if lda.inference not in INFERENCES:
-        raise ArgumentError(
-            f"inference={lda.inference!r}.\nExpected one of {', '.join(map(repr, INFERENCES))}."
-        )
-    if lda.precision not in (None, "float32", "float64"):
-        raise ArgumentError(f'precision={lda.precision!r}.\nExpected "float32", "float64" or None.')
-    if lda.forgetting is not None and not 0.5 < _number(lda.forgetting) <= 1:
-        raise ArgumentError(
-            f"forgetting={lda.forgetting!r}.\nExpected a number in (0.5, 1]: only then do the "
-            "steps sum to infinity while their squares do not."
-        )
-    if lda.delay is not None and not 1 <= _number(lda.delay) < np.inf:
-        raise ArgumentError(f"delay={lda.delay!r}.\nExpected a number of at least 1.")
-    if not 0 <= _number(lda.validation_fraction) < 1:
-        raise ArgumentError(
-            f"validation_fraction={lda.validation_fraction!r}.\nExpected a number in [0, 1)."
-        )
-    if lda.tolerance is not None and not _number(lda.tolerance) >= 0:
-        raise ArgumentError(f"tolerance={lda.tolerance!r}.\nExpected a number of at least 0.")
+            expected = f"a whole number of at least {least}{', or None' if optional else ''}"
+            raise SettingError("", name, value, expected)
+    rules = {
+        "inference": (lda.inference in INFERENCES, f"one of {', '.join(map(repr, INFERENCES))}"),
+        "precision": (
+            lda.precision in (None, "float32", "float64"),
+            '"float32", "float64" or None',
+        ),
+        "forgetting": (
+            lda.forgetting is None or 0.5 < _number(lda.forgetting) <= 1,
+            "a number in (0.5, 1]: only then do the steps sum to infinity while their squares do "
+            "not",
+        ),
+        "delay": (
+            lda.delay is None or 1 <= _number(lda.delay) < np.inf,
+            "a number of at least 1",
+        ),
+        "validation_fraction": (0 <= _number(lda.validation_fraction) < 1, "a number in [0, 1)"),
+        "tolerance": (
+            lda.tolerance is None or _number(lda.tolerance) >= 0,
+            "a number of at least 0",
+        ),
+    }
+    for name, (valid, expected) in rules.items():
+        if not valid:
+            raise SettingError("", name, getattr(lda, name), expected)

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import ArgumentError
+
 __all__ = ["ExponentialFamily", "Mean", "Natural", "Values"]
 
 Natural = dict[str, Array]
@@ -120,7 +122,7 @@ class ExponentialFamily(abc.ABC):
         """The constants of the support, each of shape `batch_shape`."""
         missing = [key for key in self.extra_names if extras is None or key not in extras]
         if missing:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}.default expects extras "
                 f"{', '.join(self.extra_names)}; missing: {', '.join(missing)}."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowerbound.errors import ArgumentError
 from lowerbound.family.exponential import ExponentialFamily
 from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.factors.free import Free
@@ -42,5 +43,5 @@ def family_of(kind: str, batch_shape: tuple[int, ...], **static: Any) -> Exponen
     Gamma(batch_shape=(3,), power=-1.0)
     """
     if kind not in FAMILIES:
-        raise ValueError(f"Expected a block kind among {', '.join(FAMILIES)}; found {kind!r}.")
+        raise ArgumentError(f"Expected a block kind among {', '.join(FAMILIES)}; found {kind!r}.")
     return FAMILIES[kind](tuple(batch_shape), **static)

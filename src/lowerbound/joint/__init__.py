@@ -6,7 +6,7 @@ one block's mean parameters is that block's optimal natural parameter (eq:optima
 """
 
 from lowerbound.joint.blocks.block import Block
-from lowerbound.joint.certificate import certificate, check_certificate
+from lowerbound.joint.certificate import certificate
 from lowerbound.joint.derive import inputs_of
 from lowerbound.joint.energy.summands import (
     Statistics,
@@ -23,7 +23,6 @@ __all__ = [
     "Statistics",
     "Summand",
     "certificate",
-    "check_certificate",
     "energies_and_gradient",
     "energy",
     "gradient",

@@ -42,21 +42,6 @@ UNDERFLOW = -600.0  # where the log of a probability that has underflown is -inf
 Values = dict[str, Any]
 
 
-def check_certificate(
-    joint: Joint,
-    data: Mapping[str, Any],
-    statistics: Callable[[Mapping[str, jax.Array], Sequence[jax.Array]], Statistics],
-    draws: int = 2,
-    seed: int = 0,
-) -> None:
-    """Raise CertificateError unless energy(t(z)) = log p(x, z) at random points z.
-
-    `statistics` maps site values and compressed data to the blocks' point statistics. Raises
-    UncertifiedError where no point with a positive density is found.
-    """
-    certificate(joint, data, statistics, draws, seed)()
-
-
 def certificate(
     joint: Joint,
     data: Mapping[str, Any],
@@ -65,9 +50,12 @@ def certificate(
     seed: int = 0,
     varied: Callable[[int], Mapping[str, Any]] | None = None,
 ) -> Callable[[], None]:
-    """The check of `check_certificate`, traced now; compiled and run when it is called.
+    """A check, traced now, compiled and run when it is called: energy(t(z)) = log p(x, z).
 
-    `varied(number)` are those of the data that are not the same at every point.
+    It raises CertificateError unless they are equal at random points z, and UncertifiedError where
+    no point with a positive density is found. `statistics` maps site values and compressed data to
+    the blocks' point statistics,
+    `varied(number)` a point's number to those of the data that are not the same at every point.
 
     NumPyro's handlers are not safe to use from several threads, XLA's compiler is.
     """

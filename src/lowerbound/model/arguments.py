@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 
-from lowerbound.errors import ArgumentError, DataTypeError
+from lowerbound.errors import ArgumentError, DataTypeError, StreamError
 from lowerbound.model.leaves import Column, is_data, is_leaf, whole_array
 
 
@@ -34,12 +34,7 @@ class Arguments:
 
     def call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with the given, possibly traced, arrays put back."""
-        leaves = [
-            leaf if name is None else data[name]
-            for leaf, name in zip(self.leaves, self.names, strict=True)
-        ]
-        args, kwargs = tree_unflatten(self.structure, leaves)
-        return args, kwargs
+        return put_back(data, self.names, self.leaves, self.structure)
 
     def replace(self, data: Mapping[str, np.ndarray]) -> Arguments:
         """The same call with other data arrays."""
@@ -51,6 +46,20 @@ class Arguments:
             self.names,
             self.structure,
         )
+
+
+def put_back(
+    data: Mapping[str, Any],
+    names: Sequence[str | None],
+    leaves: Sequence[Any],
+    structure: PyTreeDef | None,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments: the leaves that have a name are the data of that name."""
+    found = zip(names, leaves, strict=True)
+    args, kwargs = tree_unflatten(
+        structure, [leaf if name is None else data[name] for name, leaf in found]
+    )
+    return args, kwargs
 
 
 def split_arguments(
@@ -126,11 +135,7 @@ def _name(path: tuple[Any, ...], roots: list[str]) -> str:
 def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """The array of a data leaf (numbers of 64 bits) and the mask of missing entries."""
     if isinstance(leaf, Column):
-        raise ArgumentError(
-            f"Argument '{name}' is a stream of {leaf.reader.total} rows from {leaf.reader.label}; "
-            "this method needs all of its rows at once.\nExpected an array. Read the stream a "
-            "minibatch at a time, method=lb.SVI(batch_size=...), or pass its rows as an array."
-        )
+        raise StreamError.all_at_once(name, leaf.reader.total, leaf.reader.label)
     leaf = whole_array(leaf)
     mask = None
     if isinstance(leaf, np.ma.MaskedArray):

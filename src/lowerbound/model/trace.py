@@ -15,6 +15,7 @@ from numpyro.distributions.constraints import Constraint
 
 from lowerbound.compiled import jit
 from lowerbound.errors import EmptyDataError, LowerboundError, ShapeError, UnsupportedModelError
+from lowerbound.errors.wording import first_line
 from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
 from lowerbound.model.looking import is_inspection, least_sight
@@ -123,7 +124,7 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
             raise
         where, source = error_line(error)
         shapes = [f"{name} {array.shape}" for name, array in arguments.data.items()]
-        message = str(error).strip().splitlines()[0].rstrip(".")
+        message = first_line(error)
         raise ShapeError.of_line(where, source, error_site(error), message, shapes) from error
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lowerbound.errors import MissingPackageError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -19,10 +21,8 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(
-            "Plots need Matplotlib, which is not installed.\n"
-            'Install it: pip install "lowerbound[plot]".'
-        ) from error
+        needs = "Plots need Matplotlib, which is not installed"
+        raise MissingPackageError(needs, "plot") from error
     return plt
 
 

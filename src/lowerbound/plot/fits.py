@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, UnknownSiteError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
 from lowerbound.result.fitted import Fit
 
@@ -107,9 +107,8 @@ def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -
     sample = fit.sample(draws)
     for name in names:
         if name not in sample:
-            raise ArgumentError(
-                f"plot.posterior got the site '{name}', which is no site of the fit.\n"
-                f"Expected names among {', '.join(sample)}."
+            raise UnknownSiteError(
+                "plot.posterior got the site", name, tuple(sample), "is no site of the fit"
             )
     heights = [min(SHOWN, int(np.prod(sample[name].shape[1:]))) for name in names]
     figure, axes = pyplot().subplots(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, PALE, bare, empty, percent, pyplot
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.snapshots import Snapshots
@@ -40,14 +40,12 @@ def topic_history(
         return _shares(snapshots, names, ax)
     K, kept = snapshots.words.shape[1:]
     if not 0 <= topic < K:
-        raise ArgumentError(
-            f"plot.topic_history got topic={topic} of a model with {K} topics.\n"
-            f"Expected a number from 0 to {K - 1}."
-        )
+        expected, of = f"a number from 0 to {K - 1}", f" of a model with {K} topics"
+        raise SettingError("plot.topic_history", "topic", topic, expected, of)
     if not 1 <= n_words <= kept:
-        raise ArgumentError(
-            f"plot.topic_history got n_words={n_words}; snapshots keep {kept} words of a topic.\n"
-            f"Expected a number from 1 to {kept}."
+        of = f"; snapshots keep {kept} words of a topic"
+        raise SettingError(
+            "plot.topic_history", "n_words", n_words, f"a number from 1 to {kept}", of
         )
     chosen = np.unique(np.linspace(0, len(snapshots) - 1, COLUMNS).round().astype(int))
     return _ranks(snapshots, chosen, topic, n_words, names, ax)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, INK, PALE, bare, percent, pyplot
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.looks.divergence import means
@@ -25,7 +25,7 @@ def topics(model: TopicModel, n_words: int = 8, n_topics: int = 12, columns: int
     check_fitted("plot.topics", model)
     for name, value in (("n_words", n_words), ("n_topics", n_topics), ("columns", columns)):
         if value < 1:
-            raise ArgumentError(f"plot.topics got {name}={value}.\nExpected 1 or more.")
+            raise SettingError("plot.topics", name, value, "1 or more")
     weights = np.asarray(model.topic_weights_)
     order = np.argsort(-weights, kind="stable")[:n_topics]
     beta, names = means(model.components_[order]), word_names(model)

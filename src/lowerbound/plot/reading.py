@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, empty, percent, pyplot
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.fitted_topics import (
@@ -37,10 +37,8 @@ def document(model: TopicModel, X: Any, index: int = 0, n_topics: int = 5) -> np
     """
     check_fitted("plot.document", model, "transform")
     if not 1 <= n_topics <= len(HUES):
-        raise ArgumentError(
-            f"plot.document got n_topics={n_topics}.\n"
-            f"Expected a number from 1 to {len(HUES)}, as many as there are distinct colours."
-        )
+        expected = f"a number from 1 to {len(HUES)}, as many as there are distinct colours"
+        raise SettingError("plot.document", "n_topics", n_topics, expected)
     with empty_documents_accepted():
         one = _find(model, X, index)
         theta = np.asarray(model.transform(one))[0]
@@ -70,10 +68,8 @@ def _find(model: TopicModel, X: Any, index: int) -> Documents:
         if 0 <= index - first < len(batch):
             return batch.between(index - first, index - first + 1)
         first += len(batch)
-    raise ArgumentError(
-        f"plot.document got index={index} of {first} documents.\n"
-        f"Expected a number from 0 to {first - 1}."
-    )
+    expected = f"a number from 0 to {first - 1}"
+    raise SettingError("plot.document", "index", index, expected, f" of {first} documents")
 
 
 def _proportions(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, empty, pyplot
 from lowerbound.plot.labels import label
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
@@ -33,7 +33,7 @@ def topic_map(
     check_fitted("plot.topic_map", model)
     for name, value in (("n_words", n_words), ("n_topics", n_topics)):
         if value < 1:
-            raise ArgumentError(f"plot.topic_map got {name}={value}.\nExpected 1 or more.")
+            raise SettingError("plot.topic_map", name, value, "1 or more")
     every = np.asarray(model.topic_weights_)
     order = np.argsort(-every, kind="stable")[:n_topics]
     beta, weights = means(model.components_[order]), every[order]

@@ -18,6 +18,7 @@ from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import AugmentationError
+from lowerbound.errors.wording import quoted
 from lowerbound.model.user_lines import user_line
 from lowerbound.rewrite.augmentations.allocation import (
     categorical_term,
@@ -36,27 +37,25 @@ __all__ = ["AugmentationError", "augmented", "auxiliary_of", "possible"]
 
 Rewriting = Callable[[Chosen], Distribution]
 
-# Distribution -> augmentation -> its rewriting, best first.
+# An augmentation, its rewriting, and the distributions it is for; of one, the best first.
+_REWRITINGS: Final[tuple[tuple[str, Rewriting, tuple[str, ...]], ...]] = (
+    ("scale-mixture", student, ("StudentT", "Cauchy")),
+    ("scale-mixture", laplace, ("Laplace",)),
+    ("scale-mixture", half_student, ("HalfCauchy", "FoldedDistribution")),
+    ("polya-gamma", polya_gamma, ("BernoulliLogits", "BinomialLogits", "NegativeBinomialLogits")),
+    ("poisson", poisson, ("CategoricalLogits", "MultinomialLogits")),
+    ("bouchard", bouchard, ("CategoricalLogits", "MultinomialLogits")),
+    ("truncated-normal", truncated_normal, ("BernoulliProbs",)),
+    ("indicator", indicator, ("MixtureSameFamily", "MixtureGeneral")),
+    ("indicator", factor_indicator, ("Unit",)),
+    ("indicator", categorical_term, ("CategoricalProbs",)),
+    ("indicator", multinomial_counts, ("MultinomialProbs",)),
+    ("indicator", poisson_counts, ("Poisson",)),
+)
+_KINDS: Final = dict.fromkeys(kind for _, _, kinds in _REWRITINGS for kind in kinds)
+# Distribution -> augmentation -> its rewriting.
 AUGMENTATIONS: Final[Mapping[str, Mapping[str, Rewriting]]] = MappingProxyType(
-    {
-        "StudentT": {"scale-mixture": student},
-        "Cauchy": {"scale-mixture": student},
-        "Laplace": {"scale-mixture": laplace},
-        "HalfCauchy": {"scale-mixture": half_student},
-        "FoldedDistribution": {"scale-mixture": half_student},
-        "BernoulliLogits": {"polya-gamma": polya_gamma},
-        "BinomialLogits": {"polya-gamma": polya_gamma},
-        "NegativeBinomialLogits": {"polya-gamma": polya_gamma},
-        "CategoricalLogits": {"poisson": poisson, "bouchard": bouchard},
-        "MultinomialLogits": {"poisson": poisson, "bouchard": bouchard},
-        "MixtureSameFamily": {"indicator": indicator},
-        "MixtureGeneral": {"indicator": indicator},
-        "BernoulliProbs": {"truncated-normal": truncated_normal},
-        "Unit": {"indicator": factor_indicator},
-        "CategoricalProbs": {"indicator": categorical_term},
-        "MultinomialProbs": {"indicator": multinomial_counts},
-        "Poisson": {"indicator": poisson_counts},
-    }
+    {kind: {name: f for name, f, kinds in _REWRITINGS if kind in kinds} for kind in _KINDS}
 )
 _AUXILIARIES: Final = ("weight", "omega", "offset", "rate", "indicator", "latent", "counts")
 # The bound of Jaakkola & Jordan (2000) is that of the optimal Pólya-Gamma factor.
@@ -155,11 +154,9 @@ def _unsuitable(site: Chosen, kind: str, choice: str) -> str:
     known = {name for each in AUGMENTATIONS.values() for name in each}
     found = f"Site '{site.name}' is {kind}   ({site.where}); found augmentation '{choice}'"
     if possible(kind):
-        names = ", ".join(f"'{name}'" for name in (*possible(kind), "none"))
-        return f"{found}.\nExpected {names} for {kind}."
+        return f"{found}.\nExpected {quoted((*possible(kind), 'none'))} for {kind}."
     if choice not in known:
-        names = ", ".join(f"'{name}'" for name in (*sorted(known), "none"))
-        return f"{found}, which is none.\nExpected {names}."
+        return f"{found}, which is none.\nExpected {quoted((*sorted(known), 'none'))}."
     kinds = ", ".join(kind for kind, each in AUGMENTATIONS.items() if choice in each)
     return (
         f"{found}, which is for {kinds}.\nExpected a site of such a distribution. Leave "

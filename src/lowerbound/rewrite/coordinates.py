@@ -18,7 +18,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 from numpyro.infer.util import potential_energy
 
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import DiscreteSiteError
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.prior_points import AtQuantile
@@ -51,10 +51,12 @@ class Coordinates:
         """Read the supports of the latent sites; each must be a continuous one."""
         for site in model.latent.values():
             if site.support is not None and site.support.is_discrete:
-                raise UnsupportedModelError(
-                    f"Site '{site.name}' is discrete: {site.distribution}   ({site.where}).\n"
-                    "Expected continuous latent sites for a Gaussian on the unconstrained space. "
-                    "Sum the site out of the model, or fit it by lb.CAVI()."
+                raise DiscreteSiteError(
+                    site.name,
+                    site.distribution,
+                    site.where,
+                    "continuous latent sites for a Gaussian on the unconstrained space. Sum the "
+                    "site out of the model, or fit it by lb.CAVI().",
                 )
         shapes: dict[str, tuple[int, ...]] = {}
 

@@ -6,7 +6,6 @@ program is then a function of their values.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,12 +19,14 @@ from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
+from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model import Model, trace_model
 from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.looking import Sight, least_sight, seen
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
 from lowerbound.model.validate import describe
+from lowerbound.rewrite.signature import takes_first
 from lowerbound.rewrite.trees import Layout, is_float, is_key, named_arrays, with_values
 
 FURTHEST = 100.0  # unconstrained numbers beyond which a constrained parameter is on its edge
@@ -220,8 +221,7 @@ def _checked(parameter: Parameter) -> Parameter:
         raise UnsupportedModelError(
             f"Parameter '{name}' is constrained to {describe(parameter.constraint)}   ({where}).\n"
             "Expected a set that real numbers map onto, such as constraints.positive or "
-            "constraints.simplex. Give it a prior with numpyro.sample, or fix it: "
-            f"numpyro.handlers.substitute(model, data={{'{name}': value}})."
+            f"constraints.simplex. {prior_or_fixed([name])}"
         ) from None
     with jax.enable_x64(True):
         inside = bool(np.all(parameter.constraint(parameter.initial)))
@@ -268,16 +268,7 @@ def parametrised(function: Callable[..., Any], parameters: Parameters) -> Callab
         values = {name: jnp.reshape(a, shapes[name]) for name, a in parameters.items()}
         return with_values(function, held.trees(values))(*args, **kwargs)
 
-    program.__name__ = getattr(function, "__name__", type(function).__name__)
-    first = inspect.Parameter("parameters", inspect.Parameter.POSITIONAL_ONLY)
-    try:
-        own = inspect.signature(function)
-        program.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[first, *own.parameters.values()]
-        )
-    except (TypeError, ValueError):
-        pass  # no signature to extend: arguments are named by position
-    return program
+    return takes_first("parameters", program, function)
 
 
 def parametrised_model(

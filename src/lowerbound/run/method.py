@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lowerbound.bound.divergences import KL, Divergence
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 
@@ -51,9 +51,7 @@ class Method(ABC):
         """Raise for the first setting that is not valid."""
         for name, valid, expected in rules:
             if not valid:
-                raise ArgumentError(
-                    f"{self.name} got {name}={getattr(self, name)!r}.\nExpected {expected}."
-                )
+                raise SettingError(self.name, name, getattr(self, name), expected)
 
     def settings(self) -> dict[str, Any]:
         """The settings by name."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jax.tree_util import PyTreeDef, tree_unflatten
+from jax.tree_util import PyTreeDef
 
 from lowerbound.errors import ArgumentError, RowError, StreamError
-from lowerbound.model.arguments import named_leaves
+from lowerbound.model.arguments import named_leaves, put_back
 from lowerbound.model.leaves import Column, is_data
 from lowerbound.source.arrays import Rows, open_rows
 
@@ -77,6 +77,26 @@ class Ordered(Source, Protocol):
 def batch_sizes(total: int, size: int) -> np.ndarray:
     """The lengths of batches of `size` rows that make up `total`; the last may be shorter."""
     return np.minimum(size, total - np.arange(0, total, size))
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The rows of some arguments, the `chosen` columns, as one reader gives them."""
+
+    reader: Any
+    chosen: dict[str, Column]
+    random_access: bool = field(default=False, init=False)
+
+    @property
+    def total(self) -> int:
+        """The number of rows of one pass."""
+        total: int = self.reader.total
+        return total
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments whose rows these are."""
+        return tuple(self.chosen)
 
 
 @dataclass(frozen=True)
@@ -152,11 +172,7 @@ class Call:
             if name in data:
                 continue
             if isinstance(leaf, Column):
-                raise ArgumentError(
-                    f"Argument '{name}' is a stream of {leaf.reader.total} rows that are not those "
-                    f"of the minibatches ({', '.join(rows)}).\nExpected an array for an argument "
-                    "that every minibatch needs whole. Pass it as an array."
-                )
+                raise StreamError.other_rows(name, leaf.reader.total, tuple(rows))
             data[name] = leaf.whole()
         return self._call(data)
 
@@ -193,12 +209,7 @@ class Call:
         return masked
 
     def _call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        leaves = [
-            leaf if name is None else data[name]
-            for name, leaf in zip(self.names, self.leaves, strict=True)
-        ]
-        args, kwargs = tree_unflatten(self.structure, leaves)
-        return args, kwargs
+        return put_back(data, self.names, self.leaves, self.structure)
 
 
 def open_call(

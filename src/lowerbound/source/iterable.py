@@ -12,7 +12,7 @@ import numpy as np
 from lowerbound.errors import RowError, StreamError
 from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
 from lowerbound.source.arrays import row_dtype
-from lowerbound.source.call import Batch, Order, batch_sizes, not_finite
+from lowerbound.source.call import Batch, Order, Streamed, batch_sizes, not_finite
 from lowerbound.source.regroup import length, regroup
 
 
@@ -46,22 +46,10 @@ class IterableReader:
 
 
 @dataclass(frozen=True)
-class IterableSource:
+class IterableSource(Streamed):
     """The rows of some arguments, in the order in which their batches come."""
 
     reader: IterableReader
-    chosen: dict[str, Column]
-    random_access: bool = field(default=False, init=False)
-
-    @property
-    def total(self) -> int:
-        """The number of rows of one pass."""
-        return self.reader.total
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arguments whose rows these are."""
-        return tuple(self.chosen)
 
     def accept(self, order: Order) -> None:
         """Raise unless the rows can be given in this order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -12,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from lowerbound.errors import RowError, StreamError
+from lowerbound.errors.wording import first_line
 from lowerbound.model.leaves import Column
 from lowerbound.source.arrays import row_dtype
-from lowerbound.source.call import Batch, Order, not_finite
+from lowerbound.source.call import Batch, Order, Streamed, not_finite
+from lowerbound.source.files_read import file_paths, pyarrow
 from lowerbound.source.lanes import WINDOW, Lane, Piece, divide, lap_counts, pieces, skip
 from lowerbound.source.regroup import Cutter, length, regroup
 
@@ -62,7 +63,7 @@ class ParquetReader:
 
 
 @dataclass(frozen=True)
-class ParquetSource:
+class ParquetSource(Streamed):
     """The rows of some arguments in Parquet files.
 
     Each process reads its own lanes (`lanes.divide`). In every epoch the row-group pieces of a lane
@@ -70,18 +71,6 @@ class ParquetSource:
     """
 
     reader: ParquetReader
-    chosen: dict[str, Column]
-    random_access: bool = field(default=False, init=False)
-
-    @property
-    def total(self) -> int:
-        """The number of rows."""
-        return self.reader.total
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arguments whose rows these are."""
-        return tuple(self.chosen)
 
     def accept(self, order: Order) -> None:
         """Any order that `Batches` allows can be given."""
@@ -199,7 +188,7 @@ def _turn(columns: Sequence[np.ndarray], rows: np.ndarray) -> None:
 
 def open_parquet(source: Any, columns: Sequence[str]) -> ParquetReader:
     """Read the footers of Parquet files: how many rows they have, and the types of columns."""
-    paths = _paths(source)
+    paths = tuple(file_paths(source, (".parquet",), StreamError))
     label = str(paths[0]) if len(paths) == 1 else f"{len(paths)} Parquet files ({paths[0]}, ...)"
     metadata = tuple(_footer(path) for path in paths)
     dtypes = _types(paths, metadata, columns)
@@ -212,38 +201,12 @@ def open_parquet(source: Any, columns: Sequence[str]) -> ParquetReader:
     return ParquetReader(paths, total, label, dtypes, metadata, groups, starts)
 
 
-def _paths(source: Any) -> tuple[Path, ...]:
-    given = [source] if isinstance(source, str | os.PathLike) else source
-    paths: list[Path] = []
-    for path in map(Path, given):
-        if path.is_dir():
-            inside = sorted(path.rglob("*.parquet"))
-            if not inside:
-                raise StreamError.empty_folder(str(path))
-            paths += inside
-        elif path.exists():
-            paths.append(path)
-        else:
-            raise StreamError.no_file(str(path))
-    return tuple(paths)
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            'Reading Parquet files needs pyarrow.\nInstall it: pip install "lowerbound[stream]".'
-        ) from error
-    return pyarrow
-
-
 def _footer(path: Path) -> Any:
-    arrow = _arrow()
+    arrow = pyarrow()
     try:
         return arrow.parquet.read_metadata(path)
     except (arrow.ArrowInvalid, OSError) as error:
-        raise StreamError.not_parquet(str(path), _reason(error)) from error
+        raise StreamError.not_parquet(str(path), first_line(error)) from error
 
 
 def _types(
@@ -259,7 +222,7 @@ def _types(
         for path, kind in zip(paths, kinds, strict=True):
             if kind != kinds[0]:
                 raise StreamError.schemas(column, str(paths[0]), kinds[0], str(path), kind)
-        is_type = _arrow().types
+        is_type = pyarrow().types
         numbers = (is_type.is_floating, is_type.is_integer, is_type.is_boolean)
         if not any(is_number(kinds[0]) for is_number in numbers):
             raise StreamError.column_type(column, str(paths[0]), kinds[0])
@@ -271,7 +234,7 @@ def _piece_columns(
     reader: ParquetReader, piece: Piece, names: Sequence[str]
 ) -> Iterator[dict[str, np.ndarray]]:
     """The kept rows of a row group, by column; its other rows are decoded at most."""
-    arrow = _arrow()
+    arrow = pyarrow()
     number, group = reader.groups[piece.group]
     path, footer = reader.paths[number], reader.metadata[number]
     before = int(reader.starts[piece.group] - reader.starts[piece.group - group])
@@ -291,7 +254,7 @@ def _piece_columns(
                 if low >= piece.keep[-1][1]:
                     return
     except (arrow.ArrowInvalid, OSError) as error:
-        raise StreamError.changed(str(path), _reason(error)) from error
+        raise StreamError.changed(str(path), first_line(error)) from error
     raise StreamError.changed(str(path), f"row group {group} has only {low} rows")
 
 
@@ -305,7 +268,3 @@ def _vector(column: Any, name: str, path: Path, row: int) -> np.ndarray:
     if bad is not None:
         raise RowError.of_file(name, str(path), row + bad[0], str(float(vector[bad])))
     return vector
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

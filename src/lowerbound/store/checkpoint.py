@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lowerbound.errors import ArgumentError, StorageError
+from lowerbound.errors import ArgumentError, SettingError, StorageError
 from lowerbound.store.archive import Kind, read_archive, write_archive
 
 KIND = Kind("checkpoint", 2, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
@@ -35,14 +35,13 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if not isinstance(self.directory, str | os.PathLike) or not os.fspath(self.directory):
-            raise ArgumentError(
-                f"Checkpoint got directory={self.directory!r}.\nExpected the name of a folder."
-            )
+            raise SettingError("Checkpoint", "directory", self.directory, "the name of a folder")
         if not isinstance(self.every, int) or isinstance(self.every, bool) or self.every < 1:
-            raise ArgumentError(
-                f"Checkpoint got every={self.every!r}.\nExpected an integer of at least 1: the "
-                "number of steps of SVI, or of sweeps of CAVI, between two checkpoints."
+            expected = (
+                "an integer of at least 1: the number of steps of SVI, or of sweeps of CAVI, "
+                "between two checkpoints"
             )
+            raise SettingError("Checkpoint", "every", self.every, expected)
 
 
 def as_checkpoint(value: Any) -> Checkpoint | None:

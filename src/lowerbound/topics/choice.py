@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError, NativeKernelWarning
+from lowerbound.errors import ArgumentError, NativeKernelWarning, SettingError
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.native import library
@@ -51,7 +51,7 @@ def choose_inference(wanted: str, corpus: Corpus, topics: int) -> tuple[Inferenc
 def choose_engine(wanted: str, precision: str, threads: int | None, devices: Any) -> Engine:
     """The compiled kernel on CPU, XLA on accelerators or several devices."""
     if wanted not in ENGINES:
-        raise ArgumentError(f"engine={wanted!r}.\nExpected one of {', '.join(map(repr, ENGINES))}.")
+        raise SettingError("", "engine", wanted, f"one of {', '.join(map(repr, ENGINES))}")
     if wanted == "native" and devices is not None:
         raise ArgumentError(
             'devices= spreads documents over JAX devices, which engine="native" does not use.\n'

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -168,14 +168,18 @@ def topics_divergence(topics: np.ndarray, prior: np.ndarray) -> float:
     return dirichlet_divergence(topics.T, np.broadcast_to(prior, len(topics)))
 
 
-def coordinate_ascent(
-    engine: Engine,
-    reading: Reading,
-    priors: Priors,
-    setting: Setting,
-    topics: Any,
-    begun: Look | None = None,
-) -> Inference:
+class Beginning(NamedTuple):
+    """What an inference starts from: topics, or the look after which it goes on."""
+
+    engine: Engine
+    reading: Reading
+    priors: Priors
+    setting: Setting
+    topics: Any
+    begun: Look | None = None
+
+
+def coordinate_ascent(at: Beginning) -> Inference:
     """alg:cavi_lda: all gamma and phi given the topics, then all topics given phi.
 
     The ELBO of a look is that of gamma, phi and the topics they were found with. Gamma starts flat
@@ -183,6 +187,7 @@ def coordinate_ascent(
     moved away; later, and where a flat start would lower the ELBO, it starts from its last value,
     with which no step can lower it. From `begun` the sweep of that look is made once more.
     """
+    engine, reading, priors, setting, topics, begun = at
     batches, documents = [], 0
     for chunk in reading.chunks(CHUNK):
         batches.append(engine.pack(chunk))
@@ -241,17 +246,9 @@ def take_step(
     return engine.blend(topics, found.statistics, priors.topic, step, total / size), found
 
 
-def stochastic(
-    engine: Engine,
-    reading: Reading,
-    priors: Priors,
-    setting: Setting,
-    topics: Any,
-    rule: Rule,
-    passes: int,
-    begun: Look | None = None,
-) -> Inference:
+def stochastic(at: Beginning, rule: Rule, passes: int) -> Inference:
     """alg:svi: natural-gradient steps on batches of documents, in turn; first of all, `begun`."""
+    engine, reading, priors, setting, topics, begun = at
     steps, seen, total, first = 0, 0, reading.count, 0
     if begun is not None:
         topics, steps, seen, first = begun.topics, begun.steps, begun.documents, int(begun.passes)
@@ -263,8 +260,8 @@ def stochastic(
         with closing(packed(engine, reading, setting, number)) as batches:
             for batch, size in batches:
                 if found is not None and len(bounds) >= every:
-                    at = number + (done / total if total else 0.0)
-                    now = look(engine, topics, priors, seen, at, bounds, total, found, steps)
+                    made = number + (done / total if total else 0.0)
+                    now = look(engine, topics, priors, seen, made, bounds, total, found, steps)
                     priors = yield replace(now, whole=False)
                     bounds = []
                 # While the length of a stream is not known, what was seen of it stands for it.
@@ -275,8 +272,8 @@ def stochastic(
                 steps, seen, done = steps + 1, seen + size, done + size
         total = total or done
         if found is not None:
-            at = float(number + 1)
-            priors = yield look(engine, topics, priors, seen, at, bounds, total, found, steps)
+            made = float(number + 1)
+            priors = yield look(engine, topics, priors, seen, made, bounds, total, found, steps)
 
 
 def looks_every(total: int | None, size: int) -> int:
@@ -312,20 +309,14 @@ def look(
 # Collapsed
 
 
-def collapsed(
-    engine: Engine,
-    reading: Reading,
-    priors: Priors,
-    setting: Setting,
-    topics: Any,
-    begun: Look | None = None,
-) -> Inference:
+def collapsed(at: Beginning) -> Inference:
     """CVB0: passes of batches, then sweeps over all entries with phi in memory.
 
     Sweeps that go on from `begun` find phi anew from its topics.
     """
+    engine, reading, priors, setting, _, _ = at
     warm = min(WARM, setting.passes) if setting.sweeps else setting.passes
-    running = stochastic(engine, reading, priors, setting, topics, "collapsed", warm, begun)
+    running = stochastic(at, "collapsed", warm)
     last = next(running)
     while True:
         priors = yield last

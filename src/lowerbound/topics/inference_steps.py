@@ -12,15 +12,25 @@ of its document's counts, t = gamma_k - phi[w, k] (CVB0).
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 
 from lowerbound.topics.documents import Documents
 
 Rule = Literal["mean field", "collapsed", "mean"]
-ITERATIONS: Final = 100
 TOLERANCE: Final = 1e-3  # of the mean change of gamma's elements, as scikit-learn's
+
+
+class How(TypedDict, total=False):
+    """By which rule documents are solved, and when they stand still."""
+
+    rule: Rule
+    iterations: int
+    tolerance: float
+
+
+BY_DEFAULT: Final[How] = {"rule": "mean field", "iterations": 100, "tolerance": TOLERANCE}
 
 
 class Local(NamedTuple):
@@ -60,10 +70,7 @@ class Engine(Protocol):
         batch: Any,
         prior: np.ndarray,
         start: Any = None,
-        *,
-        rule: Rule = "mean field",
-        iterations: int = ITERATIONS,
-        tolerance: float = TOLERANCE,
+        **how: Unpack[How],
     ) -> Local:
         """Iterate the rule for each document until gamma's mean change is below `tolerance`.
 

@@ -13,8 +13,8 @@ from lowerbound.run.bar import Bar
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.inference import (
+    Beginning,
     Inference,
-    Look,
     Reading,
     collapsed,
     coordinate_ascent,
@@ -68,21 +68,13 @@ def split_corpus(
     return Reading(corpus, None, wanted, None if count is None else count - wanted), judged
 
 
-def start(
-    engine: Engine,
-    reading: Reading,
-    priors: Priors,
-    setting: Setting,
-    topics: Any,
-    begun: Look | None = None,
-) -> Inference:
+def start(at: Beginning) -> Inference:
     """The inference that a setting names, from the beginning or after a look."""
-    given = engine, reading, priors, setting, topics
-    if setting.inference == "cavi":
-        return coordinate_ascent(*given, begun)
-    if setting.inference == "svi":
-        return stochastic(*given, "mean field", setting.passes, begun)
-    return collapsed(*given, begun)
+    if at.setting.inference == "cavi":
+        return coordinate_ascent(at)
+    if at.setting.inference == "svi":
+        return stochastic(at, "mean field", at.setting.passes)
+    return collapsed(at)
 
 
 def run(
@@ -109,12 +101,12 @@ def run(
     held = None if keep is None else keep.read(engine)
     if held is None:
         first = first_topics(engine, reading, priors, setting)
-        inference = start(engine, reading, priors, setting, first)
+        inference = start(Beginning(engine, reading, priors, setting, first))
     else:
         before, priors, watch.scores = held.before, held.now.priors, held.scores
         trail, began = Trail.restored(trail, held), began - held.seconds
         look = held.now.look
-        inference = start(engine, reading, priors, setting, look.topics, look)
+        inference = start(Beginning(engine, reading, priors, setting, look.topics, look))
     reason, converged = f"all {setting.passes} passes were made", False
     doubles = jax.enable_x64(True)  # what an engine on a device returns is in float64
     with doubles, Bar(progress, setting.passes, f"{setting.inference} topics", "pass") as bar:

@@ -12,7 +12,7 @@ from scipy.stats import binom, poisson
 import lowerbound as lb
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.joint import check_certificate, inputs_of, multi_affine
+from lowerbound.joint import certificate, inputs_of, multi_affine
 from lowerbound.joint import derive as derivation
 from lowerbound.joint.templates import conjugate
 from lowerbound.model import trace_model
@@ -234,14 +234,14 @@ def test_a_wrong_derivation_is_found_beside_hard_zeros(program):
     """At a random point some row is impossible: the fault is seen where none is."""
     with jax.enable_x64(True):
         joint, data, statistics = derived(program, TOSSES)
-        check_certificate(joint, data, statistics)
+        certificate(joint, data, statistics)()
 
         def wrong(values, arrays):
             found = statistics(values, arrays)
             return ({name: 1.01 * array for name, array in found[0].items()}, *found[1:])
 
         with pytest.raises(CertificateError):
-            check_certificate(joint, data, wrong)
+            certificate(joint, data, wrong)()
 
 
 def test_a_derivation_that_excludes_another_value_is_found(monkeypatch):
@@ -256,7 +256,7 @@ def test_a_derivation_that_excludes_another_value_is_found(monkeypatch):
         monkeypatch.setitem(derivation.ALL_TEMPLATES, "CategoricalProbs", changed)
         joint = multi_affine(model)
         with pytest.raises(CertificateError):
-            check_certificate(joint, inputs_of(model), MeanField.of(joint.blocks).statistics)
+            certificate(joint, inputs_of(model), MeanField.of(joint.blocks).statistics)()
 
 
 def test_impossible_data_are_named():

@@ -16,7 +16,23 @@ __all__ = ["Interpolated", "NodeMixture", "usable"]
 NEGLIGIBLE = 1e-6  # the weight of a node that may be left out
 
 
-class Interpolated(Distribution):  # type: ignore[misc]
+class _WithMoments(Distribution):  # type: ignore[misc]
+    """A law whose mean and variance are known beside it."""
+
+    moments: tuple[Array, Array]
+
+    @property
+    def mean(self) -> Array:
+        """E x."""
+        return self.moments[0]
+
+    @property
+    def variance(self) -> Array:
+        """Var x."""
+        return self.moments[1]
+
+
+class Interpolated(_WithMoments):
     """A scalar x = transform(u) whose log density in u is linear between equally spaced knots.
 
     Cumulative probabilities and quantiles are in closed form. `moments` are the mean and variance
@@ -44,16 +60,6 @@ class Interpolated(Distribution):  # type: ignore[misc]
     def support(self) -> Any:
         """Where x may be."""
         return self.transform.codomain
-
-    @property
-    def mean(self) -> Array:
-        """E x."""
-        return self.moments[0]
-
-    @property
-    def variance(self) -> Array:
-        """Var x."""
-        return self.moments[1]
 
     def log_prob(self, value: Array, intermediates: Any = None) -> Array:
         """The interpolated log density; -inf beyond the knots."""
@@ -115,7 +121,7 @@ def _masses(log_density: Array) -> Array:
     return jnp.exp(log_density[:-1]) * _integral(jnp.diff(log_density), jnp.ones(()))
 
 
-class NodeMixture(Distribution):  # type: ignore[misc]
+class NodeMixture(_WithMoments):
     """A mixture over the nodes of a grid; `components` has the nodes' parameters stacked in front.
 
     Each element of a batch has its own mixture density. A draw takes one node for all of them, so
@@ -144,16 +150,6 @@ class NodeMixture(Distribution):  # type: ignore[misc]
     def support(self) -> Any:
         """Where a component has its mass."""
         return self._component(0).support
-
-    @property
-    def mean(self) -> Array:
-        """The mean over the nodes of the conditional means."""
-        return self.moments[0]
-
-    @property
-    def variance(self) -> Array:
-        """The law of total variance over the nodes."""
-        return self.moments[1]
 
     def log_prob(self, value: Array, intermediates: Any = None) -> Array:
         """Log of the weighted sum of the components' densities."""

@@ -19,7 +19,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import NoMarginalError
 from lowerbound.rewrite.coordinates import Coordinates
 
 COMPONENTS = 512  # of a marginal
@@ -128,10 +128,10 @@ def mixture_size(site: str, shape: tuple[int, ...]) -> int:
     """How many components the marginal of a site takes; refuses sites that are too large."""
     entries = math.prod(shape)
     if COMPONENTS * entries**2 > MOST_NUMBERS:
-        raise UnsupportedModelError(
+        raise NoMarginalError(
             f"Site '{site}' is non-centred and has {entries} entries: their joint marginal would "
-            f"be a mixture of {COMPONENTS} Gaussians with as many covariances.\n"
-            f"Expected at most {math.isqrt(MOST_NUMBERS // COMPONENTS)} entries. Use draws, "
-            "fit.sample(1000), or fit.mean and fit.sd."
+            f"be a mixture of {COMPONENTS} Gaussians with as many covariances",
+            f"at most {math.isqrt(MOST_NUMBERS // COMPONENTS)} entries",
+            ", or fit.mean and fit.sd",
         )
     return COMPONENTS

@@ -19,7 +19,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import NoMarginalError
 
 Parameters = Mapping[str, Any]
 MOST_DENSE = 2000  # entries that have a covariance matrix in one piece
@@ -65,10 +65,8 @@ def covariance_rows(parameters: Parameters, part: slice) -> Array:
     size = np.shape(parameters["loc"])[0]
     wanted = np.arange(size)[part]
     if len(wanted) > MOST_DENSE:
-        raise UnsupportedModelError(
-            f"A covariance matrix of {len(wanted)} numbers of many rows was asked for.\n"
-            f"Expected at most {MOST_DENSE}. Use draws: fit.sample(1000)."
-        )
+        asked = f"A covariance matrix of {len(wanted)} numbers of many rows was asked for"
+        raise NoMarginalError(asked, f"at most {MOST_DENSE}")
     whole = jnp.zeros((size, len(wanted)))
     place = jnp.full(size, len(wanted)).at[wanted].set(np.arange(len(wanted)))
     for entries, root in _groups(parameters):

@@ -18,7 +18,7 @@ from numpyro.distributions import transforms as bijections
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import NoMarginalError
 from lowerbound.family.densities.bordered_gaussian import (
     covariance_bordered,
     log_prob_bordered,
@@ -132,10 +132,10 @@ class UnconstrainedGaussian:
             return mixture
         transform = self.coordinates.transform(site)
         if transform is None:
-            raise UnsupportedModelError(
+            raise NoMarginalError(
                 f"The support of site '{site}' depends on other latent sites, so its marginal "
-                "under a Gaussian on the unconstrained space has no closed form.\n"
-                "Expected a fixed support. Use draws: fit.sample(1000)."
+                "under a Gaussian on the unconstrained space has no closed form",
+                "a fixed support",
             )
 
         def law(parameters: Parameters, data: Mapping[str, Any]) -> Distribution:

@@ -15,6 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 from numpyro.distributions import Distribution
 
+from lowerbound.errors import ArgumentError
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.family.factors.gaussian import LOG_TWO_PI
 from lowerbound.family.factors.precision import (
@@ -58,7 +59,7 @@ class NormalGamma(ExponentialFamily):
 
     def __post_init__(self) -> None:
         if self.full and len(self.event_shape) != 1:
-            raise ValueError(
+            raise ArgumentError(
                 "NormalGamma with full=True expects event_shape (D,); "
                 f"found event_shape {self.event_shape}."
             )

@@ -20,15 +20,10 @@ __all__ = ["InverseGaussian", "Point", "PolyaGamma"]
 
 
 @dataclass(frozen=True)
-class PolyaGamma(ExponentialFamily):
-    """PG(n, c) with natural weight = -c^2 / 2 and n = `total`, an extra of shape `batch_shape`.
+class _Weight(ExponentialFamily):
+    """A positive number whose only statistic is itself."""
 
-    The base measure is the law PG(n, 0), so that densities and entropies are relative to it.
-    """
-
-    name: ClassVar[str] = "PolyaGamma"
     statistic_names: ClassVar[tuple[str, ...]] = ("weight",)
-    extra_names: ClassVar[tuple[str, ...]] = ("total",)
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """One number per element."""
@@ -37,6 +32,17 @@ class PolyaGamma(ExponentialFamily):
     def statistics(self, values: Mapping[str, Array]) -> Mean:
         """The weight itself."""
         return {"weight": values["z"]}
+
+
+@dataclass(frozen=True)
+class PolyaGamma(_Weight):
+    """PG(n, c) with natural weight = -c^2 / 2 and n = `total`, an extra of shape `batch_shape`.
+
+    The base measure is the law PG(n, 0), so that densities and entropies are relative to it.
+    """
+
+    name: ClassVar[str] = "PolyaGamma"
+    extra_names: ClassVar[tuple[str, ...]] = ("total",)
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = -n log cosh(c / 2)."""
@@ -94,22 +100,13 @@ def _quarter_square(natural: Mapping[str, Array]) -> Array:
 
 
 @dataclass(frozen=True)
-class InverseGaussian(ExponentialFamily):
+class InverseGaussian(_Weight):
     """The Lévy law tilted by exp(-w c^2 / 2), natural weight = -c^2 / 2: mean 1/c, shape 1.
 
     The base measure is the Lévy law itself.
     """
 
     name: ClassVar[str] = "InverseGaussian"
-    statistic_names: ClassVar[tuple[str, ...]] = ("weight",)
-
-    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
-        """One number per element."""
-        return {"weight": self.batch_shape}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The weight itself."""
-        return {"weight": values["z"]}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = -c."""

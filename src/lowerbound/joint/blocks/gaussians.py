@@ -82,7 +82,7 @@ def _required(
     found = _grouped(entries, latents, group, force=True)
     if found is None:
         reason = "log p is not quadratic in them together"
-        raise BlockError(group, reason, remedy="Leave them in separate blocks.")
+        raise BlockError.together(group, reason)
     return found
 
 

@@ -18,11 +18,11 @@ from lowerbound.joint.terms.labelled import (
     Index,
     Label,
     Term,
-    labels_of,
     position,
     refresh,
     substitute,
 )
+from lowerbound.joint.terms.numbered import Numbered
 from lowerbound.joint.terms.value import Value
 
 
@@ -107,15 +107,7 @@ def _outline(array: Any) -> object:
 def _term_key(
     term: Term, labels: Sequence[Label], array_key: Callable[[Any], object]
 ) -> tuple[object, ...]:
-    number = {label: i for i, label in enumerate(labels)}
-
-    def name(index: Index) -> object:
-        for label in labels_of(index):
-            number.setdefault(label, len(number))
-        if isinstance(index, Label):
-            return number[index]
-        return (array_key(index.array), tuple(number[label] for label in index.labels))
-
+    name = Numbered(array_key, labels)
     latents = tuple((f.atom, tuple(map(name, f.index))) for f in term.latents)
     constants = tuple((array_key(f.atom.array), tuple(map(name, f.index))) for f in term.constants)
     return latents, constants

@@ -93,7 +93,7 @@ def find_blocks(
             known = [name for name in part if name in latents and name not in bad]
             if known == list(part):
                 reason = "no joint family has the statistics they need together"
-                raise BlockError(part, reason, remedy="Leave them in separate blocks.")
+                raise BlockError.together(part, reason)
     return numbered, misfits
 
 

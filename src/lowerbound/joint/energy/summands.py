@@ -31,6 +31,7 @@ from lowerbound.joint.terms.labelled import (
     take,
     unique,
 )
+from lowerbound.joint.terms.numbered import Numbered
 from lowerbound.joint.terms.value import contract
 
 SMALL_PRODUCT = 100_000  # numbers in a product of constants that is worth forming in advance
@@ -149,15 +150,7 @@ def _canonical(
     entry: Entry, reads: list[Read], site: str
 ) -> tuple[object, tuple[Entry, list[Read]]]:
     """A key that like terms of a site share, whatever their labels are called."""
-    number: dict[Label, int] = {}
-
-    def name(index: Index) -> object:
-        for label in labels_of(index):
-            number.setdefault(label, len(number))
-        if isinstance(index, Label):
-            return number[index]
-        return (array_key(index.array), tuple(number[label] for label in index.labels))
-
+    name = Numbered(array_key)
     key = (
         site,
         tuple(

@@ -24,28 +24,16 @@ def number(value: float) -> Tree:
 
 def plus(*parts: Tree) -> Tree:
     """The sum, flattened, with its number first."""
-    constant = 0.0
-    others: list[Tree] = []
-    for part in parts:
-        for term in part[1:] if part[0] == "add" else (part,):
-            if term[0] == "number":
-                constant += term[1]
-            else:
-                others.append(term)
+    numbers, others = _flattened("add", parts)
+    constant = sum(numbers)
     terms = ([number(constant)] if constant != 0.0 else []) + others
     return terms[0] if len(terms) == 1 else ("add", *terms) if terms else ZERO
 
 
 def product(*parts: Tree) -> Tree:
     """The product, flattened, with its number first; a number goes inside a sum."""
-    scale = 1.0
-    others: list[Tree] = []
-    for part in parts:
-        for factor in part[1:] if part[0] == "mul" else (part,):
-            if factor[0] == "number":
-                scale *= factor[1]
-            else:
-                others.append(factor)
+    numbers, others = _flattened("mul", parts)
+    scale = math.prod(numbers)
     if scale == 0.0:
         return ZERO
     if not others:
@@ -56,6 +44,13 @@ def product(*parts: Tree) -> Tree:
         if others[0][0] == "add":
             return plus(*(product(number(scale), term) for term in others[0][1:]))
     return ("mul", *([number(scale)] if scale != 1.0 else []), *others)
+
+
+def _flattened(operation: str, parts: Sequence[Tree]) -> tuple[list[float], list[Tree]]:
+    """The operands of nested sums, or products: the numbers among them, and the others."""
+    flat = [leaf for part in parts for leaf in (part[1:] if part[0] == operation else (part,))]
+    numbers = [leaf[1] for leaf in flat if leaf[0] == "number"]
+    return numbers, [leaf for leaf in flat if leaf[0] != "number"]
 
 
 def negative(tree: Tree) -> Tree:

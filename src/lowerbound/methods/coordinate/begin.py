@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowerbound.compute.engine import Engine
-from lowerbound.errors import ArgumentError, TooManyComponentsError
+from lowerbound.errors import ArgumentError, TooManyComponentsError, UnknownSiteError
 from lowerbound.model import Model
 from lowerbound.run.method import Method
 
@@ -54,10 +54,7 @@ def given_values(model: Model, method: Method) -> dict[str, Any]:
     given, kind = {}, method.name
     for name, value in init.items():
         if name not in model.latent:
-            raise ArgumentError(
-                f"{kind} got init for '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError(f"{kind} got init for", name, tuple(model.latent))
         array = np.asarray(value, dtype=float)
         expected = model.latent[name].shape
         try:
@@ -82,8 +79,5 @@ def check_partition(method: Method, model: Model) -> None:
     blocks = method.settings()["blocks"] or ()
     for name in (name for block in blocks for name in block):
         if name not in model.latent:
-            raise ArgumentError(
-                f"{method.name} got blocks with the site '{name}', which is no latent site of the "
-                "model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            got = f"{method.name} got blocks with the site"
+            raise UnknownSiteError(got, name, tuple(model.latent))

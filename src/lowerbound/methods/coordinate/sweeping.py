@@ -13,7 +13,7 @@ import numpy as np
 from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
-from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.errors import ArgumentError, ImproperFactorError, NotConjugateError
 from lowerbound.joint import inputs_of
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.begin import (
@@ -315,12 +315,7 @@ def check_factors(engine: Engine, state: State, proper: np.ndarray) -> None:
         if not all(np.isfinite(array).all() for array in jax.tree.leaves(natural)):
             break  # no statement about the posterior: the search has failed
         if not fine or (block.number in curved and "xx" in natural and is_flat(natural["xx"])):
-            sites = ", ".join(f"'{site}'" for site in block.sites)
-            raise ArgumentError(
-                f"The optimal factor of {sites} is improper: the data and the prior leave a "
-                f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
-                "proper prior."
-            )
+            raise ImproperFactorError(block.sites)
 
 
 def check_bound(elbo: float, starts: int, sweep: int) -> None:

@@ -6,7 +6,6 @@ certified once, and the same engine then runs for every value of theta.
 
 from __future__ import annotations
 
-import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from lowerbound.ascent import State
 from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, UnknownSiteError
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
@@ -36,6 +35,7 @@ from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
+from lowerbound.rewrite.signature import takes_first
 from lowerbound.run.problem import Problem
 
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
@@ -86,10 +86,7 @@ def transforms_of(model: Model, sites: Sequence[str]) -> tuple[Transform, ...]:
         )
     for name in sites:
         if name not in model.latent:
-            raise ArgumentError(
-                f"condition got '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError("condition got", name, tuple(model.latent))
         site = model.latent[name]
         if site.shape:
             raise ArgumentError(
@@ -149,19 +146,11 @@ def with_given(
         observed = {site: given[site][0] for site in given}
         return handlers.condition(function, data=observed)(*args, **kwargs)
 
-    given_the_rest.__name__ = getattr(function, "__name__", type(function).__name__)
     given_the_rest.unsettled = ("given",)  # type: ignore[attr-defined]
-    first = inspect.Parameter("given", inspect.Parameter.POSITIONAL_ONLY)
-    try:
-        own = inspect.signature(function)
-        given_the_rest.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[first, *own.parameters.values()]
-        )
-    except (TypeError, ValueError):
-        pass  # a callable without a signature: its arguments are named by position
     plate = model.data_plate
     call = (dict(values), *args)
-    return trace_model(given_the_rest, call, kwargs, plate.name if plate else None)
+    program = takes_first("given", given_the_rest, function)
+    return trace_model(program, call, kwargs, plate.name if plate else None)
 
 
 # --------------------------------------------------------------------------------------------------

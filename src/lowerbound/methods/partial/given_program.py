@@ -19,7 +19,7 @@ from jax import Array
 from numpyro.distributions import biject_to
 
 from lowerbound.compute.engine import Engine, derived, engine_for
-from lowerbound.errors import ArgumentError, Residual
+from lowerbound.errors import ArgumentError, Residual, UnknownSiteError
 from lowerbound.joint import Joint, Statistics, Summand, energy, inputs_of
 from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.derive import abstract
@@ -124,10 +124,7 @@ def coordinates_of(model: Model, sites: Sequence[str]) -> Coordinates:
     shapes, supports = {}, {}
     for name in sites:
         if name not in model.latent:
-            raise ArgumentError(
-                f"Gaussian got sites with '{name}', which is no latent site of the model.\n"
-                f"Expected names among {', '.join(model.latent)}."
-            )
+            raise UnknownSiteError("Gaussian got sites with", name, tuple(model.latent))
         site = model.latent[name]
         if is_discrete(model, name):
             raise ArgumentError(

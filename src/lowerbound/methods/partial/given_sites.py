@@ -16,7 +16,7 @@ from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import allowance
-from lowerbound.errors import ArgumentError, NoFiniteBoundError
+from lowerbound.errors import ImproperFactorError, NoFiniteBoundError
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.joint import inputs_of
@@ -306,9 +306,4 @@ def _check_proper(turns: Alternating, state: State) -> None:
     family = turns.given.engine.family
     for block, fine in zip(family.blocks, family.proper(state.naturals), strict=True):
         if not fine:
-            sites = ", ".join(f"'{site}'" for site in block.sites)
-            raise ArgumentError(
-                f"The optimal factor of {sites} is improper: the data and the prior leave a "
-                f"direction of it undetermined.\nExpected a proper posterior. Give {sites} a "
-                "proper prior."
-            )
+            raise ImproperFactorError(block.sites)

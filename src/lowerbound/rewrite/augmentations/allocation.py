@@ -21,6 +21,7 @@ from numpyro.distributions import Distribution, constraints
 
 from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.behind import Node
+from lowerbound.rewrite.augmentations.given import GivenAuxiliary
 from lowerbound.rewrite.augmentations.log_sum import picked
 from lowerbound.rewrite.augmentations.site import Chosen
 
@@ -48,7 +49,7 @@ class Allocated(Distribution):  # type: ignore[misc]
         return jax.random.poisson(key, jnp.broadcast_to(self.rate, shape))
 
 
-class PickedTerm(Distribution):  # type: ignore[misc]
+class PickedTerm(GivenAuxiliary):
     """A categorical density p(y) = sum_k exp(terms_k) given which term; draws are of p itself."""
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -61,19 +62,9 @@ class PickedTerm(Distribution):  # type: ignore[misc]
         shapes = whole.batch_shape, jnp.shape(terms)[:-1], jnp.shape(chosen)
         super().__init__(jnp.broadcast_shapes(*shapes), (), validate_args=validate_args)
 
-    @property
-    def support(self) -> Any:
-        """The support of the whole density."""
-        return self.whole.support
-
     def log_prob(self, value: Array) -> Array:
         """The chosen term, and log K to undo the uniform prior of the choice."""
         return picked(self.terms, self.chosen) + math.log(self.terms.shape[-1])
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws with the choice summed out."""
-        drawn: Array = self.whole.expand(self.batch_shape).sample(key, sample_shape)
-        return drawn
 
 
 # --------------------------------------------------------------------------------------------------
@@ -111,17 +102,17 @@ def categorical_term(site: Chosen) -> Distribution:
 def _products(site: Chosen, parameter: str) -> Products:
     kind = type(site.law).__name__
     if site.value is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a latent {kind}   ({site.where}).\nExpected an observed site: "
-            "its counts are what is allocated. Give the site an observation, or leave it out of "
-            "augment."
+        raise AugmentationError.latent(
+            site.name, site.where, kind, "its counts are what is allocated"
         )
     found = products_of(site.behind(parameter))
     if found is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a {kind} whose {parameter} is not seen to be a sum of products "
-            f"  ({site.where}).\nExpected a product of matrices, e.g. {parameter} = theta @ beta. "
-            f"Leave '{site.name}' out of augment."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            f"is a {kind} whose {parameter} is not seen to be a sum of products",
+            f"a product of matrices, e.g. {parameter} = theta @ beta. Leave '{site.name}' out of "
+            "augment",
         )
     return found
 

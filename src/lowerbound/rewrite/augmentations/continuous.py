@@ -52,9 +52,11 @@ def _folded(site: Chosen) -> tuple[Array | float, Array]:
     centre = getattr(inside, "loc", None)
     known = centre is not None and not isinstance(centre, jax.core.Tracer)
     if not isinstance(inside, dist.StudentT | dist.Cauchy) or not known or np.any(centre != 0):
-        raise AugmentationError(
-            f"Site '{site.name}' is a FoldedDistribution of {type(inside).__name__}   "
-            f"({site.where}).\nExpected a StudentT or Cauchy law that is folded at loc = 0."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            f"is a FoldedDistribution of {type(inside).__name__}",
+            "a StudentT or Cauchy law that is folded at loc = 0",
         )
     return (inside.df if isinstance(inside, dist.StudentT) else 1.0), inside.scale
 
@@ -70,11 +72,8 @@ def polya_gamma(site: Chosen) -> Distribution:
         total = law.total_count * 1.0
     elif isinstance(law, dist.NegativeBinomialLogits):
         if site.value is None:
-            raise AugmentationError(
-                f"Site '{site.name}' is a latent NegativeBinomialLogits   ({site.where}).\n"
-                "Expected an observed site: its weight is PG(y + r, 0), which needs y. Give the "
-                "site an observation, or leave it out of augment."
-            )
+            reason = "its weight is PG(y + r, 0), which needs y"
+            raise AugmentationError.latent(site.name, site.where, type(law).__name__, reason)
         total = site.value + law.total_count * 1.0
     weight = site.auxiliary("omega", PolyaGamma(total))
     return LogitsGivenWeight(law, weight, total)

@@ -16,7 +16,28 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import PowerTransform
 
 
-class LogitsGivenWeight(Distribution):  # type: ignore[misc]
+class GivenAuxiliary(Distribution):  # type: ignore[misc]
+    """A density given auxiliary variables; over all of them it is `whole`, where draws are from."""
+
+    whole: Distribution
+
+    @property
+    def support(self) -> Any:
+        """The support of the whole density."""
+        return self.whole.support
+
+    @property
+    def kind(self) -> str:
+        """The class of the whole density."""
+        return type(self.whole).__name__
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws with the auxiliary variables integrated out."""
+        drawn: Array = self.whole.expand(self.batch_shape).sample(key, sample_shape)
+        return drawn
+
+
+class LogitsGivenWeight(GivenAuxiliary):
     """A density of the form h(y) exp(y a) / (1 + exp(a))^n, given its weight w ~ PG(n, 0).
 
     log p(y | w) = (y - n / 2) a - w a^2 / 2 - n log 2 + log h(y).
@@ -35,16 +56,6 @@ class LogitsGivenWeight(Distribution):  # type: ignore[misc]
         shapes = whole.batch_shape, jnp.shape(weight), jnp.shape(total_count)
         super().__init__(jnp.broadcast_shapes(*shapes), (), validate_args=validate_args)
 
-    @property
-    def support(self) -> Any:
-        """The support of the whole density."""
-        return self.whole.support
-
-    @property
-    def kind(self) -> str:
-        """The class of the whole density, which decides h(y)."""
-        return type(self.whole).__name__
-
     def log_prob(self, value: Array) -> Array:
         """The log density given the weight."""
         a = self.whole.logits
@@ -58,11 +69,6 @@ class LogitsGivenWeight(Distribution):  # type: ignore[misc]
         linear = (value - self.total_count / 2) * a - self.total_count * math.log(2)
         density: Array = linear - self.weight * a**2 / 2 + log_h
         return density
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws with the weight integrated out."""
-        drawn: Array = self.whole.expand(self.batch_shape).sample(key, sample_shape)
-        return drawn
 
 
 class LaplaceGivenWeight(Distribution):  # type: ignore[misc]

@@ -27,10 +27,12 @@ def indicator(site: Chosen) -> Distribution:
     kinds = {(type(s.base), s.reinterpreted) for s in inside}
     if len(kinds) > 1 or any(s.mask is not None for s in inside):
         names = ", ".join(type(s.base).__name__ for s in inside)
-        raise AugmentationError(
-            f"Site '{site.name}' is a mixture of {names}   ({site.where}).\n"
-            "Expected components of one family, without masks: their parameters are indexed by "
-            "the indicator."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            f"is a mixture of {names}",
+            "components of one family, without masks: their parameters are indexed by the "
+            "indicator",
         )
     chosen = site.auxiliary("indicator", law.mixing_distribution)
     parameters = {}

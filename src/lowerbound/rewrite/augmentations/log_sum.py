@@ -45,10 +45,12 @@ def factor_indicator(site: Chosen) -> Distribution:
     rewriting = _Rewriting(site)
     value = rewriting.given(site.behind("log_factor"))
     if not rewriting.made:
-        raise AugmentationError(
-            f"Site '{site.name}' is a factor in which no log-sum is seen   ({site.where}).\n"
-            "Expected jax.scipy.special.logsumexp(terms, axis=-1) of latent sites, or a sum of "
-            f"such. Leave '{site.name}' out of augment."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            "is a factor in which no log-sum is seen",
+            "jax.scipy.special.logsumexp(terms, axis=-1) of latent sites, or a sum of such. Leave "
+            f"'{site.name}' out of augment",
         )
     return dist.Unit(value)
 
@@ -86,10 +88,12 @@ class _Rewriting:
         own = self.site.shape
         inside = found.shape[: len(own)] == own
         if not inside and own:
-            raise AugmentationError(
-                f"Site '{self.site.name}' has shape {own}, and a log-sum of shape {found.shape} in "
-                f"it   ({self.site.where}).\nExpected one log-sum for each of its entries: add "
-                "other dimensions up before the factor, or put the factor outside the plate."
+            raise AugmentationError.of_site(
+                self.site.name,
+                self.site.where,
+                f"has shape {own}, and a log-sum of shape {found.shape} in it",
+                "one log-sum for each of its entries: add other dimensions up before the factor, "
+                "or put the factor outside the plate",
             )
         what = "indicator" if not self.made else f"indicator{len(self.made) + 1}"
         self.made.append(what)

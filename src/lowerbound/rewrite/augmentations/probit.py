@@ -18,17 +18,17 @@ POINTS = np.linspace(-2.0, 2.0, 33)
 def truncated_normal(site: Chosen) -> Distribution:
     """Probabilities Phi(a) as z ~ Normal(a, 1) and y = 1[z > 0]."""
     if site.value is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a latent BernoulliProbs   ({site.where}).\n"
-            "Expected an observed site: y cuts the normal latent. Give the site an observation, or "
-            "leave it out of augment."
+        raise AugmentationError.latent(
+            site.name, site.where, "BernoulliProbs", "y cuts the normal latent"
         )
     predictor = probit_predictor(site.behind("probs"))
     if predictor is None:
-        raise AugmentationError(
-            f"Site '{site.name}' is a BernoulliProbs whose probability is not seen to be Phi(a)   "
-            f"({site.where}).\nExpected probs = jax.scipy.stats.norm.cdf(a) of latent sites. For "
-            f"Bernoulli(logits=a), take 'polya-gamma'; else leave '{site.name}' out of augment."
+        raise AugmentationError.of_site(
+            site.name,
+            site.where,
+            "is a BernoulliProbs whose probability is not seen to be Phi(a)",
+            "probs = jax.scipy.stats.norm.cdf(a) of latent sites. For Bernoulli(logits=a), take "
+            f"'polya-gamma'; else leave '{site.name}' out of augment",
         )
     latent = site.auxiliary("latent", dist.Normal(predictor, 1.0))
     return dist.Delta((latent > 0).astype(jnp.result_type(site.value)))

@@ -21,6 +21,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution, constraints
 
+from lowerbound.rewrite.augmentations.given import GivenAuxiliary
 from lowerbound.rewrite.augmentations.site import Chosen
 from lowerbound.rewrite.augmentations.weights import PolyaGamma
 
@@ -43,7 +44,7 @@ class Offset(Distribution):  # type: ignore[misc]
         return jnp.zeros((*sample_shape, *self.batch_shape))
 
 
-class SoftmaxGivenWeights(Distribution):  # type: ignore[misc]
+class SoftmaxGivenWeights(GivenAuxiliary):
     """The bound of a categorical or multinomial density at an offset c, given weights w_k.
 
     With n draws and counts x: sum_k [x_k a_k - n (a_k - c) / 2 - w_k (a_k - c)^2 / 2 - n log 2]
@@ -64,16 +65,6 @@ class SoftmaxGivenWeights(Distribution):  # type: ignore[misc]
         batch = jnp.broadcast_shapes(*shapes)
         super().__init__(batch, whole.event_shape, validate_args=validate_args)
 
-    @property
-    def support(self) -> Any:
-        """The support of the whole density."""
-        return self.whole.support
-
-    @property
-    def kind(self) -> str:
-        """The class of the whole density."""
-        return type(self.whole).__name__
-
     def log_prob(self, value: Array) -> Array:
         """The bound of the log density at the offset, given the weights."""
         logits, total = self.whole.logits, total_of(self.whole)
@@ -83,11 +74,6 @@ class SoftmaxGivenWeights(Distribution):  # type: ignore[misc]
         linear = _linear(self.whole, value) - total * self.offset
         bound: Array = linear - jnp.sum(each, axis=-1)
         return bound
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws from the whole density."""
-        drawn: Array = self.whole.expand(self.batch_shape).sample(key, sample_shape)
-        return drawn
 
 
 class FlatGamma(Distribution):  # type: ignore[misc]
@@ -111,7 +97,7 @@ class FlatGamma(Distribution):  # type: ignore[misc]
         return jax.random.gamma(key, jnp.asarray(self.concentration, float), shape)
 
 
-class SoftmaxGivenRate(Distribution):  # type: ignore[misc]
+class SoftmaxGivenRate(GivenAuxiliary):
     """A categorical or multinomial density given its rate u: sum_k [x_k a_k - u exp(a_k)]."""
 
     arg_constraints: ClassVar[dict[str, Any]] = {"rate": constraints.positive}
@@ -122,26 +108,11 @@ class SoftmaxGivenRate(Distribution):  # type: ignore[misc]
         batch = jnp.broadcast_shapes(whole.batch_shape, jnp.shape(rate))
         super().__init__(batch, whole.event_shape, validate_args=validate_args)
 
-    @property
-    def support(self) -> Any:
-        """The support of the whole density."""
-        return self.whole.support
-
-    @property
-    def kind(self) -> str:
-        """The class of the whole density."""
-        return type(self.whole).__name__
-
     def log_prob(self, value: Array) -> Array:
         """The log density given the rate."""
         means = self.rate * jnp.sum(jnp.exp(self.whole.logits), axis=-1)
         density: Array = _linear(self.whole, value) - means
         return density
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws with the rate integrated out."""
-        drawn: Array = self.whole.expand(self.batch_shape).sample(key, sample_shape)
-        return drawn
 
 
 def _linear(law: Distribution, value: Array) -> Array:

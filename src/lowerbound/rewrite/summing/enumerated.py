@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import DiscreteSiteError, UnsupportedModelError
+from lowerbound.errors.wording import quoted
 from lowerbound.model.dependence import dependence
 from lowerbound.model.sites import Model, Site
 from lowerbound.rewrite.summing.chain import Chain
@@ -82,7 +83,7 @@ def _enumerated(model: Model) -> Summation:
             _check_finite(model.latent[name])
         if len(names) == len(model.latent):
             raise UnsupportedModelError(
-                f"All latent sites are discrete: {_listed(names)}.\n"
+                f"All latent sites are discrete: {quoted(names)}.\n"
                 "Expected a continuous site that is left when these are summed out. Fit them by "
                 "lb.CAVI()."
             )
@@ -106,10 +107,13 @@ def _check_finite(site: Site) -> None:
         why = "has values that depend on latent sites" if site.support is None else "is unbounded"
         if site.support is not None and site.event_shape:
             why = "has vectors as values"
-        raise UnsupportedModelError(
-            f"Site '{site.name}' is discrete and {why}: {site.distribution}   ({site.where}).\n"
-            "Expected finitely many values, known beforehand, that can be summed over. Sum the "
-            "site out of the model yourself, or bound it, as dist.Categorical does."
+        raise DiscreteSiteError(
+            site.name,
+            site.distribution,
+            site.where,
+            "finitely many values, known beforehand, that can be summed over. Sum the site out of "
+            "the model yourself, or bound it, as dist.Categorical does.",
+            why,
         )
 
 
@@ -117,7 +121,7 @@ def _check_support(site: Site, parents: frozenset[str]) -> None:
     if site.support is None:
         raise UnsupportedModelError(
             f"The support of site '{site.name}' is not fixed, and the site depends on the discrete "
-            f"{_listed(sorted(parents))}   ({site.where}).\n"
+            f"{quoted(sorted(parents))}   ({site.where}).\n"
             "Expected a support that is the same for all discrete values. Sum them out of the "
             "model yourself."
         )
@@ -240,7 +244,7 @@ def _too_many(group: Group, term: Site) -> str | None:
     if group.states <= MOST_STATES:
         return None
     names = [site.name for site in group.sites]
-    many = f"sites {_listed(names)} have" if names[1:] else f"site '{names[0]}' has"
+    many = f"sites {quoted(names)} have" if names[1:] else f"site '{names[0]}' has"
     return (
         f"Discrete {many} {_count(group.states)} states together in a row of site '{term.name}'   "
         f"({term.where}).\n"
@@ -252,7 +256,7 @@ def _too_many(group: Group, term: Site) -> str | None:
 def _coupled(model: Model, group: Group, term: str, row: int) -> str:
     site = next(site for site in model.sites if site.name == term)
     return (
-        f"Row {row} of site '{term}' depends on {_listed(s.name for s in group.sites)} in other "
+        f"Row {row} of site '{term}' depends on {quoted(s.name for s in group.sites)} in other "
         f"rows   ({site.where}).\n"
         "Expected rows that do not affect each other, to sum over the values of each by itself. "
         "Sum over a chain of states by the forward algorithm (jax.lax.scan), and state the result "
@@ -268,7 +272,7 @@ def _untried(model: Model, trial: Trial) -> str:
     runs, each = trial.group.runs(trial.untried), math.prod(site.batch_shape)
     rows = "row before" if trial.untried == 1 else f"{trial.untried} rows before"
     return (
-        f"Row {row} of site '{term}' depends on {_listed(s.name for s in trial.group.sites)} in "
+        f"Row {row} of site '{term}' depends on {quoted(s.name for s in trial.group.sites)} in "
         f"other rows   ({site.where}).\n"
         f"If these are the {rows}, there are {_count(runs)} windows of states, and "
         f"{_count(runs * each)} densities in the {_count(each)} rows. Expected at most "
@@ -285,7 +289,3 @@ def _stripped(rows: Sequence[int]) -> tuple[int, ...]:
 
 def _count(number: int) -> str:
     return str(number) if number < 10**6 else f"about 10^{math.log10(number):.0f}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

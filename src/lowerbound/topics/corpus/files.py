@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from lowerbound.errors import CorpusFileError
+from lowerbound.errors.wording import first_line, quoted
+from lowerbound.source.files_read import file_paths
 from lowerbound.topics.corpus.counts import from_sparse, require_width
 from lowerbound.topics.corpus.parquet_corpus import stream_parquet
 from lowerbound.topics.corpus.streams import Stream
@@ -39,7 +41,7 @@ def is_paths(source: Any) -> bool:
 
 def stream_files(source: Any, known: Vocabulary | None, what: str) -> Stream:
     """Files in the order given, those of a folder sorted by name."""
-    paths = _paths(source)
+    paths = file_paths(source, KINDS, CorpusFileError)
     suffix = paths[0].suffix
     for path in paths:
         if path.suffix not in KINDS:
@@ -49,22 +51,6 @@ def stream_files(source: Any, known: Vocabulary | None, what: str) -> Stream:
     if suffix == ".parquet":
         return stream_parquet(paths, known, what)
     return _stream_npz(paths, known, what)
-
-
-def _paths(source: Any) -> list[Path]:
-    given = source if isinstance(source, list | tuple) else [source]
-    paths: list[Path] = []
-    for path in map(Path, given):
-        if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix in KINDS and p.is_file())
-            if not inside:
-                raise CorpusFileError.empty_folder(str(path))
-            paths += inside
-        elif path.exists():
-            paths.append(path)
-        else:
-            raise CorpusFileError.no_file(str(path))
-    return paths
 
 
 def _stream_npz(paths: list[Path], known: Vocabulary | None, what: str) -> Stream:
@@ -90,15 +76,15 @@ def _shape(path: Path) -> tuple[int, int]:
     try:
         with np.load(path, allow_pickle=False) as file:
             if not {"format", "shape"} <= set(file.files):
-                held = ", ".join(f"'{name}'" for name in file.files)
-                raise CorpusFileError.unreadable(str(path), f"its arrays are {held}")
+                held = f"its arrays are {quoted(file.files)}"
+                raise CorpusFileError.unreadable(str(path), held)
             rows, columns = (int(n) for n in file["shape"])
     except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise CorpusFileError.unreadable(str(path), _reason(error)) from error
+        raise CorpusFileError.unreadable(str(path), first_line(error)) from error
     except ValueError as error:
         if isinstance(error, CorpusFileError):
             raise
-        raise CorpusFileError.unreadable(str(path), _reason(error)) from error
+        raise CorpusFileError.unreadable(str(path), first_line(error)) from error
     return rows, columns
 
 
@@ -108,9 +94,4 @@ def _load(path: Path) -> Any:
     try:
         return load_npz(path)  # it refuses pickled objects
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise CorpusFileError.unreadable(str(path), _reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+        raise CorpusFileError.unreadable(str(path), first_line(error)) from error

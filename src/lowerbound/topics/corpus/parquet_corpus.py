@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from lowerbound.errors import CorpusError, CorpusFileError, VocabularyError
+from lowerbound.errors.wording import first_line
+from lowerbound.source.files_read import pyarrow
 from lowerbound.topics.corpus.counts import grouped
 from lowerbound.topics.corpus.streams import Stream
 from lowerbound.topics.corpus.tally import Tally
@@ -120,7 +122,7 @@ def _footer_largest(footer: Any) -> int | None:
 
 def _lists(path: Path, batch: Any, column: str, first: int) -> tuple[np.ndarray, Any]:
     """The lengths of the lists of a column, and their entries one after another."""
-    arrow = _arrow()
+    arrow = pyarrow()
     lists = batch.column(column)
     if lists.null_count:
         row = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
@@ -137,7 +139,7 @@ def _lists(path: Path, batch: Any, column: str, first: int) -> tuple[np.ndarray,
 
 
 def _batches(files: _Files, columns: Sequence[str], size: int) -> Iterator[tuple[Path, Any]]:
-    arrow = _arrow()
+    arrow = pyarrow()
     for path, footer in zip(files.paths, files.footers, strict=True):
         try:
             # Buffering ahead would hold whole row groups.
@@ -147,18 +149,18 @@ def _batches(files: _Files, columns: Sequence[str], size: int) -> Iterator[tuple
                     for batch in file.iter_batches(size, [group], columns=list(columns)):
                         yield path, batch
         except (arrow.ArrowInvalid, OSError) as error:
-            raise CorpusFileError.unreadable(str(path), _reason(error)) from error
+            raise CorpusFileError.unreadable(str(path), first_line(error)) from error
 
 
 def _open(paths: Sequence[Path]) -> _Files:
     """Read the footers: columns of one kind in all files."""
-    arrow = _arrow()
+    arrow = pyarrow()
     footers = []
     for path in paths:
         try:
             footers.append(arrow.parquet.read_metadata(path))
         except (arrow.ArrowInvalid, OSError) as error:
-            raise CorpusFileError.unreadable(str(path), _reason(error)) from error
+            raise CorpusFileError.unreadable(str(path), first_line(error)) from error
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     counted = "counts" in schemas[0].names
     numbers = False
@@ -196,22 +198,5 @@ def _entry_type(kind: Any) -> Any:
 
 
 def _is(kind: Any, *tests: str) -> bool:
-    types = _arrow().types
+    types = pyarrow().types
     return kind is not None and any(getattr(types, test)(kind) for test in tests)
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow.compute
-        import pyarrow.parquet
-        import pyarrow.types
-    except ImportError as error:
-        raise ImportError(
-            'Reading Parquet files needs pyarrow.\nInstall it: pip install "lowerbound[stream]".'
-        ) from error
-    return pyarrow
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

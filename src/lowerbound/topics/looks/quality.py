@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, SettingError
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.looks.divergence import divergence_from, means, near
 
@@ -23,9 +23,8 @@ def top_words(components: np.ndarray, n: int) -> np.ndarray:
     components = np.asarray(components)
     K, V = components.shape
     if not 1 <= n <= V:
-        raise ArgumentError(
-            f"top_words got n={n} for topics over {V} words.\nExpected a number from 1 to {V}."
-        )
+        over = f" for topics over {V} words"
+        raise SettingError("top_words", "n", n, f"a number from 1 to {V}", over)
     found = np.empty((K, n), dtype=np.int64)
     bounds = np.partition(components, V - n, axis=1)[:, V - n]
     for k, (row, bound) in enumerate(zip(components, bounds, strict=True)):
@@ -47,9 +46,8 @@ def coherence(components: np.ndarray, documents: Documents, n_words: int = 10) -
     documents hold count 1, which are the limits.
     """
     if n_words < 2:
-        raise ArgumentError(
-            f"coherence got n_words={n_words}.\nExpected 2 or more: it is a mean over pairs."
-        )
+        expected = "2 or more: it is a mean over pairs"
+        raise SettingError("coherence", "n_words", n_words, expected)
     holding = int(np.count_nonzero(documents.distinct))
     if not holding:
         raise ArgumentError(
@@ -109,10 +107,8 @@ def duplicates(
     1 bit, about which of the two it came from.
     """
     if not 0 <= threshold <= 1:
-        raise ArgumentError(
-            f"duplicates got threshold={threshold}.\n"
-            "Expected bits from 0 (the same topic) to 1 (no word in common)."
-        )
+        expected = "bits from 0 (the same topic) to 1 (no word in common)"
+        raise SettingError("duplicates", "threshold", threshold, expected)
     return near(means(components), threshold)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
 
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.inference_steps import ITERATIONS, TOLERANCE, Local, Rule
+from lowerbound.topics.inference_steps import BY_DEFAULT, How, Local, Rule
 from lowerbound.topics.native import library
 
 RULES: Final[dict[Rule, int]] = {"mean field": 0, "collapsed": 1, "mean": 2}
@@ -137,13 +137,12 @@ class NativeEngine:
         prior: np.ndarray,
         start: Any = None,
         *,
-        rule: Rule = "mean field",
-        iterations: int = ITERATIONS,
-        tolerance: float = TOLERANCE,
         statistics: bool = True,
+        **how: Unpack[How],
     ) -> Local:
         """Gamma and statistics of the batch; without `statistics`, gamma and the bound alone."""
-        documents = batch.documents
+        documents, chosen = batch.documents, BY_DEFAULT | how
+        rule = chosen["rule"]
         V, K = weights.rows.shape
         width = self.width(K)
         alpha = self._padded(np.asarray(prior, float), self.dtype)
@@ -161,8 +160,8 @@ class NativeEngine:
         self._call(
             "local", *_counts(documents), _i64(len(batch.by_word.words)), *batch.by_word,
             self._padded(weights.rows, self.dtype), weights.offsets, alpha, gamma, sums,
-            tables, bounds, used, _i64(V), K, width, RULES[rule], iterations,
-            ctypes.c_double(tolerance), self.threads,
+            tables, bounds, used, _i64(V), K, width, RULES[rule], chosen["iterations"],
+            ctypes.c_double(chosen["tolerance"]), self.threads,
         )  # fmt: skip
         return Local(
             gamma[:, :K],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement, whole
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.inference_steps import ITERATIONS, TOLERANCE, Local, Rule
+from lowerbound.topics.inference_steps import BY_DEFAULT, How, Local, Rule
 from lowerbound.topics.xla import cvb0, fused, rules
 from lowerbound.topics.xla.batch import (
     EACH,
@@ -45,10 +45,8 @@ class XlaEngine:
 
     def __post_init__(self) -> None:
         if self.precision not in rules.FLOORS:
-            raise ArgumentError(
-                f"precision={self.precision!r} is no precision of the engine.\n"
-                'Expected "float32" or "float64".'
-            )
+            which = " is no precision of the engine"
+            raise SettingError("", "precision", self.precision, '"float32" or "float64"', which)
 
     def alone(self) -> XlaEngine:
         """Itself: its programs decide the order of all sums."""
@@ -84,19 +82,18 @@ class XlaEngine:
         batch: Batch,
         prior: np.ndarray,
         start: Any = None,
-        *,
-        rule: Rule = "mean field",
-        iterations: int = ITERATIONS,
-        tolerance: float = TOLERANCE,
+        **how: Unpack[How],
     ) -> Local:
         """Iterate the rule for each document; `weights` may be a plain array (V, K) too."""
-        where, precision = self.where, self.precision
+        where, precision, chosen = self.where, self.precision, BY_DEFAULT | how
+        rule = chosen["rule"]
         with jax.enable_x64(True):
             weights = self._scaled(weights)
             alpha = everywhere(prior, where, precision)
             begun = None if start is None else everywhere(start, where, precision)
             limits = _Limits(
-                everywhere(iterations, where, np.int32), everywhere(tolerance, where, precision)
+                everywhere(chosen["iterations"], where, np.int32),
+                everywhere(chosen["tolerance"], where, precision),
             )
             state = _empty(batch.size, weights.rows.shape, precision, where)
             kernel = kernel_for(platform_of(where), len(alpha), rule, precision)
@@ -216,11 +213,12 @@ def _step(
             if start is None
             else start[documents.clip(max=len(start) - 1)]
         )
-        arguments = (weights.rows, words, counts, gamma, prior, *limits)
+        task = rules.Task(words, counts, gamma, prior, *limits)
         if kernel == "loop":
-            solved = rules.solve(*arguments, rule=rule, platform=platform)
+            solved = rules.solve(weights.rows, task, rule=rule, platform=platform)
         else:
-            solved = fused.solve(*arguments, rule=rule, interpret=kernel == "interpreted")
+            interpreted = kernel == "interpreted"
+            solved = fused.solve(weights.rows, task, rule=rule, interpret=interpreted)
         sums = by_word(
             words, counts, solved.ratio, solved.t, vocabulary=len(weights.rows), platform=platform
         )

@@ -27,7 +27,7 @@ from lowerbound.topics.xla.batch import (
     platform_of,
     summed,
 )
-from lowerbound.topics.xla.rules import FLOORS, Weights, solve, started
+from lowerbound.topics.xla.rules import FLOORS, Task, Weights, solve, started
 from lowerbound.topics.xla.sums import by_word
 
 SETTLE: Final = (20, 1e-2)  # iterations and tolerance when phi first follows from given topics
@@ -125,17 +125,15 @@ def responsibilities(assigned: Assigned) -> np.ndarray:
 def _settled(table: Table, rows: jax.Array, prior: jax.Array, where: Placement | None) -> jax.Array:
     def own_rows(table: Table, rows: jax.Array, prior: jax.Array) -> jax.Array:
         words, counts, _, _ = table
-        solved = solve(
-            rows,
+        task = Task(
             words,
             counts,
             started(counts, prior),
             prior,
             jnp.asarray(SETTLE[0], jnp.int32),
             jnp.asarray(SETTLE[1], counts.dtype),
-            rule="collapsed",
-            platform=platform_of(where),
         )
+        solved = solve(rows, task, rule="collapsed", platform=platform_of(where))
         values = solved.t * rows[words]
         phi: jax.Array = values / values.sum(-1, keepdims=True)
         return phi

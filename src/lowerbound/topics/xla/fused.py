@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from lowerbound.topics.inference_steps import Rule
 from lowerbound.topics.xla.branchless import digamma
-from lowerbound.topics.xla.rules import FLOORS, Solved
+from lowerbound.topics.xla.rules import FLOORS, Solved, Task
 
 REGISTERS: Final = 1 << 15  # elements of a document's weights that are kept at a time
 NARROW: Final = 128  # topics, up to which weights are kept
@@ -35,7 +35,8 @@ def _compiles() -> bool:
         limits = jnp.asarray(1, jnp.int32), jnp.asarray(0.0, jnp.float32)
         words = jnp.zeros((1, 8), jnp.int32)
         try:
-            solve(ones, words, ones, ones, ones[0], *limits, rule="mean").gamma.block_until_ready()
+            task = Task(words, ones, ones, ones[0], *limits)
+            solve(ones, task, rule="mean").gamma.block_until_ready()
         except Exception:  # compilers of different versions raise different errors
             return False
     return True
@@ -125,27 +126,16 @@ def _kernel(
         jax.lax.fori_loop(0, parts, lambda i, _: ratio(i, *part(i)), None)
 
 
-def solve(
-    rows: jax.Array,
-    words: jax.Array,
-    counts: jax.Array,
-    gamma: jax.Array,
-    prior: jax.Array,
-    iterations: jax.Array,
-    tolerance: jax.Array,
-    *,
-    rule: Rule,
-    interpret: bool = False,
-) -> Solved:
+def solve(rows: jax.Array, task: Task, *, rule: Rule, interpret: bool = False) -> Solved:
     """`rules.solve` in float32, for the rules in which all words see the same t."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    count, length = words.shape
-    topics = prior.shape[0]
+    count, length = task.words.shape
+    topics = task.prior.shape[0]
     width = max(16, 1 << (topics - 1).bit_length())  # the compiler's arrays are powers of two
-    rows, gamma = (jnp.pad(a, ((0, 0), (0, width - topics))) for a in (rows, gamma))
-    prior = jnp.pad(prior, (0, width - topics))
+    rows, gamma = (jnp.pad(a, ((0, 0), (0, width - topics))) for a in (rows, task.gamma))
+    prior = jnp.pad(task.prior, (0, width - topics))
     held, block, warps = _layout(length, width)
     kernel = partial(_kernel, rule=rule, topics=topics, length=length, block=block, held=held)
     whole = [pl.BlockSpec(a.shape, lambda i, n=a.ndim: (0,) * n) for a in (rows, prior)]
@@ -172,13 +162,13 @@ def solve(
             compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
             interpret=interpret,
         )(
-            words,
-            counts,
+            task.words,
+            task.counts,
             rows,
             prior,
             gamma,
-            iterations.astype(jnp.int32)[None],
-            tolerance.astype(jnp.float32)[None],
+            task.iterations.astype(jnp.int32)[None],
+            task.tolerance.astype(jnp.float32)[None],
         )
     return Solved(gamma[:, :topics], ratio, t[:, :topics], used)
 

@@ -28,6 +28,17 @@ class Weights(NamedTuple):
     logs: Any  # (V,) float64
 
 
+class Task(NamedTuple):
+    """A table of documents, where their gamma starts, and when they stand still."""
+
+    words: Any  # (R, L)
+    counts: Any  # (R, L)
+    gamma: Any  # (R, K)
+    prior: Any  # (K,), alpha
+    iterations: Any  # at most
+    tolerance: Any  # of the mean change of gamma
+
+
 class Solved(NamedTuple):
     """The documents of a table at their final gamma.
 
@@ -69,74 +80,47 @@ def started(counts: jax.Array, prior: jax.Array) -> jax.Array:
     return prior + counts.sum(1, keepdims=True) / prior.shape[0]
 
 
-def solve(
-    rows: jax.Array,
-    words: jax.Array,
-    counts: jax.Array,
-    gamma: jax.Array,
-    prior: jax.Array,
-    iterations: jax.Array,
-    tolerance: jax.Array,
-    *,
-    rule: Rule,
-    platform: str,
-) -> Solved:
+def solve(rows: jax.Array, task: Task, *, rule: Rule, platform: str) -> Solved:
     """Iterate the rule, in blocks of rows whose gathered weights fit into memory."""
-    count, length = words.shape
+    count, length = task.words.shape
     most = TILE_BYTES.get(platform, TILE_BYTES["gpu"])
-    block = max(1, most // (length * prior.shape[0] * rows.dtype.itemsize))
-    step = partial(_collapsed if rule == "collapsed" else _shared, rule=rule)
+    block = max(1, most // (length * task.prior.shape[0] * rows.dtype.itemsize))
+    step = _collapsed if rule == "collapsed" else partial(_shared, rule=rule)
 
     def one(block: tuple[jax.Array, ...]) -> Solved:
-        return step(rows[block[0]], block[1], block[2], prior, iterations, tolerance)
+        words, counts, gamma = block
+        return step(rows[words], task._replace(words=words, counts=counts, gamma=gamma))
 
     parts = -(-count // block)
     while count % parts:  # parts of equal sizes: no row is made up
         parts += 1
     if parts == 1:
-        return one((words, counts, gamma))
-    blocks = jax.tree.map(
-        lambda a: a.reshape(parts, count // parts, *a.shape[1:]), (words, counts, gamma)
-    )
+        return one(task[:3])
+    blocks = jax.tree.map(lambda a: a.reshape(parts, count // parts, *a.shape[1:]), task[:3])
     joined: Solved = jax.tree.map(
         lambda a: a.reshape(count, *a.shape[2:]), jax.lax.map(one, blocks)
     )
     return joined
 
 
-def _shared(
-    tile: jax.Array,
-    counts: jax.Array,
-    gamma: jax.Array,
-    prior: jax.Array,
-    iterations: jax.Array,
-    tolerance: jax.Array,
-    rule: Rule,
-) -> Solved:
+def _shared(tile: jax.Array, task: Task, rule: Rule) -> Solved:
     """Rules in which all words of a document see the same t."""
     exact: Any = {"precision": jax.lax.Precision.HIGHEST}
 
     def ratio_of(t: jax.Array) -> jax.Array:
-        return counts / jnp.einsum("rlk,rk->rl", tile, t, **exact)
+        ratio: jax.Array = task.counts / jnp.einsum("rlk,rk->rl", tile, t, **exact)
+        return ratio
 
     def step(gamma: jax.Array, extra: None) -> tuple[jax.Array, None]:
         t = strengths(gamma, rule)
-        return prior + t * jnp.einsum("rlk,rl->rk", tile, ratio_of(t), **exact), None
+        return task.prior + t * jnp.einsum("rlk,rl->rk", tile, ratio_of(t), **exact), None
 
-    gamma, _, used = _until_still(step, gamma, None, iterations, tolerance)
+    gamma, _, used = _until_still(step, None, task)
     t = strengths(gamma, rule)
     return Solved(gamma, ratio_of(t), t, used)
 
 
-def _collapsed(
-    tile: jax.Array,
-    counts: jax.Array,
-    gamma: jax.Array,
-    prior: jax.Array,
-    iterations: jax.Array,
-    tolerance: jax.Array,
-    rule: Rule,
-) -> Solved:
+def _collapsed(tile: jax.Array, task: Task) -> Solved:
     """CVB0: t = gamma - phi of the word's own token, which is 0 before the first phi."""
 
     def without_own(gamma: jax.Array, phi: jax.Array) -> jax.Array:
@@ -146,26 +130,21 @@ def _collapsed(
     def step(gamma: jax.Array, phi: jax.Array) -> tuple[jax.Array, jax.Array]:
         values = without_own(gamma, phi) * tile
         phi = values / values.sum(-1, keepdims=True)
-        return prior + (counts[..., None] * phi).sum(1), phi
+        return task.prior + (task.counts[..., None] * phi).sum(1), phi
 
-    nowhere = jnp.zeros_like(tile)
-    gamma, phi, used = _until_still(step, gamma, nowhere, iterations, tolerance)
+    gamma, phi, used = _until_still(step, jnp.zeros_like(tile), task)
     t = without_own(gamma, phi)
-    return Solved(gamma, counts / (t * tile).sum(-1), t, used)
+    return Solved(gamma, task.counts / (t * tile).sum(-1), t, used)
 
 
 def _until_still(
-    step: Callable[[jax.Array, Any], tuple[jax.Array, Any]],
-    gamma: jax.Array,
-    extra: Any,
-    iterations: jax.Array,
-    tolerance: jax.Array,
+    step: Callable[[jax.Array, Any], tuple[jax.Array, Any]], extra: Any, task: Task
 ) -> tuple[jax.Array, Any, jax.Array]:
     """Repeat a step; a document that changes by less than the tolerance keeps what it has."""
 
     def unfinished(state: tuple[Any, ...]) -> Any:
         done, moving = state[0], state[3]
-        return (done < iterations) & moving.any()
+        return (done < task.iterations) & moving.any()
 
     def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
         done, gamma, extra, moving, used = state
@@ -175,16 +154,12 @@ def _until_still(
             (new, extra_new),
             (gamma, extra),
         )
-        still = jnp.abs(new - gamma).mean(-1) < tolerance
+        still = jnp.abs(new - gamma).mean(-1) < task.tolerance
         return done + 1, *kept, moving & ~still, used + moving.astype(jnp.int32)
 
-    state = (
-        jnp.zeros((), jnp.int32),
-        gamma,
-        extra,
-        jnp.ones(len(gamma), bool),
-        jnp.zeros(len(gamma), jnp.int32),
-    )
+    count = len(task.gamma)
+    moving, used = jnp.ones(count, bool), jnp.zeros(count, jnp.int32)
+    state = (jnp.zeros((), jnp.int32), task.gamma, extra, moving, used)
     _, gamma, extra, _, used = jax.lax.while_loop(unfinished, again, state)
     return gamma, extra, used
 

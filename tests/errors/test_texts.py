@@ -1,0 +1,211 @@
+"""The full text of every error that is a record; those of streams and corpora are tested there."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from lowerbound import errors
+from lowerbound.errors.wording import counted, entry_of, first_line, listed, prior_or_fixed, quoted
+
+TEXTS = [
+    (
+        errors.SettingError("CAVI", "restarts", 0, "an integer of at least 1"),
+        "CAVI got restarts=0.\nExpected an integer of at least 1.",
+    ),
+    (
+        errors.SettingError("", "engine", "gpu", "one of 'native', 'xla'"),
+        "engine='gpu'.\nExpected one of 'native', 'xla'.",
+    ),
+    (
+        errors.SettingError("plot.document", "index", 7, "a number below 5", " of 5 documents"),
+        "plot.document got index=7 of 5 documents.\nExpected a number below 5.",
+    ),
+    (
+        errors.UnknownSiteError("condition got", "tau", ("mu", "sigma")),
+        "condition got 'tau', which is no latent site of the model.\n"
+        "Expected names among mu, sigma.",
+    ),
+    (
+        errors.NotSpreadError("one factor of 'z' couples them", "Use devices=None."),
+        "devices spreads the rows of the data, but one factor of 'z' couples them.\n"
+        "Use devices=None.",
+    ),
+    (
+        errors.ImproperFactorError(("mu", "tau")),
+        "The optimal factor of 'mu', 'tau' is improper: the data and the prior leave a direction "
+        "of it undetermined.\nExpected a proper posterior. Give 'mu', 'tau' a proper prior.",
+    ),
+    (
+        errors.NoFiniteBoundError(8),
+        "The ELBO is finite at none of 8 starting points of the Gaussian.\nExpected a point where "
+        "it is. Give one with lb.Over(..., lb.Gaussian(init={site: value, ...})).",
+    ),
+    (
+        errors.NoFiniteStartError(9, ["Site 'y' is to blame."], "gradient of the log density"),
+        "The gradient of the log density is not finite at any of 9 starting points: the median of "
+        "the prior, zero, and points around them.\n"
+        "  Site 'y' is to blame.\n"
+        "Expected a point where it is finite. Give one with lb.Gaussian(init={site: value, ...}), "
+        "or correct the data or the prior of that site.",
+    ),
+    (
+        errors.DiscreteSiteError("k", "Poisson", "model.py:3", "a bound.", "is unbounded"),
+        "Site 'k' is discrete and is unbounded: Poisson   (model.py:3).\nExpected a bound.",
+    ),
+    (
+        errors.NoMarginalError("Site 'z' has 900 entries", "at most 100 entries"),
+        "Site 'z' has 900 entries.\nExpected at most 100 entries. Use draws: fit.sample(1000).",
+    ),
+    (
+        errors.NoMarginalError("Site 'z' has 900 entries", "at most 100 entries", ", or fit.sd"),
+        "Site 'z' has 900 entries.\n"
+        "Expected at most 100 entries. Use draws, fit.sample(1000), or fit.sd.",
+    ),
+    (
+        errors.BlockError.together(["a", "b"], "log p is not quadratic in them together"),
+        "No factor q for 'a', 'b': log p is not quadratic in them together.\n"
+        "Leave them in separate blocks.",
+    ),
+    (
+        errors.MissingPackageError("Plots need Matplotlib, which is not installed", "plot"),
+        "Plots need Matplotlib, which is not installed.\n"
+        'Install it: pip install "lowerbound[plot]".',
+    ),
+    (
+        errors.LadderWarning("conditioned", "It took too long.", "coordinate ascent"),
+        "The rung 'conditioned', which lb.explain names, was given up: It took too long. The fit "
+        "is that of the rung 'coordinate ascent' instead; fit.plan says what it did.",
+    ),
+    (
+        errors.ZeroVarianceError("x", 2, 1.5),
+        "Column 2 of 'x' has zero variance: every entry is 1.5.\n"
+        "Expected values that vary. Drop the column, or give its scale a fixed value.",
+    ),
+    (
+        errors.ZeroVarianceError("y", None, 0.0),
+        "Argument 'y' has zero variance: every entry is 0.\n"
+        "Expected values that vary. Drop the column, or give its scale a fixed value.",
+    ),
+    (
+        errors.TooManyComponentsError("K", 7, 5),
+        "K = 7 components for 5 rows of data.\nExpected at most one component per row. Use K <= 5.",
+    ),
+    (
+        errors.ReservedNameError("seed", "mixture"),
+        "The model mixture has an argument 'seed', a name that fit keeps for itself.\n"
+        "Fix it beforehand, functools.partial(model, seed=...), or rename the argument.",
+    ),
+    (
+        errors.BlockError(["a", "b"], "three statistics", "model.py:9"),
+        "No factor q for 'a', 'b': three statistics   (model.py:9).\n"
+        "Rewrite the model so that each site has one conjugate role.",
+    ),
+    (
+        errors.CertificateError(1.5, 2.5),
+        "The derived form of log p(x, z) is 1.5 at a draw from the prior; NumPyro's log "
+        "density is 2.5.\n"
+        "Expected equality up to rounding. This is a fault of the derivation, not of the "
+        "model: please report it with the model.",
+    ),
+    (
+        errors.UncertifiedError(40, ["y"]),
+        "The derived form of log p(x, z) could not be checked: the log density is not finite "
+        "at any of 40 points, with the likeliest value of every discrete site at each. Where "
+        "it was tried last, 'y' has density zero.\n"
+        "Expected points of positive density, to compare it with NumPyro's own there. Check "
+        "the data against the model: an impossible value, or a scale that underflows. "
+        "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation.",
+    ),
+    (
+        errors.ZeroDensityError(0.125, 1024, ["Site 'y' has log density -inf at a draw of q."]),
+        "The ELBO is not finite: the density is zero, or no number, at 12.5% of 1024 draws of "
+        "q.\n"
+        "  Site 'y' has log density -inf at a draw of q.\n"
+        "Expected a density that is positive nearly everywhere that q reaches. Give the sites "
+        "supports that leave out what is impossible (a truncated prior, bounds of a Uniform), "
+        "write the program so that it is finite there, or use "
+        "method=lb.Gaussian(init={site: value, ...}) to start well inside.",
+    ),
+    (
+        errors.DecreasingBoundError(-1.0, -2.0, 3),
+        "The ELBO fell from -1.0 to -2.0 nats in sweep 3.\n"
+        "Expected a coordinate sweep never to lower it. This is a fault or a loss of "
+        "precision: the fit is not reported as converged.",
+    ),
+    (
+        errors.ConvergenceWarning("1000 sweeps"),
+        "The fit stopped before it converged: 1000 sweeps.\nRaise the limit, or loosen tolerance.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), TEXTS, ids=lambda v: type(v).__name__)
+def test_the_full_text(error, text):
+    assert str(error) == text
+
+
+def test_a_falling_bound_is_an_error_and_a_warning_with_one_text():
+    values = (-1.0, -2.0, 3)
+    assert str(errors.DecreasingBoundWarning(*values)) == str(errors.DecreasingBoundError(*values))
+
+
+def _example(cls: type[Exception]) -> Exception:
+    """An error with a value for each argument: its name, or a number of the type it wants."""
+    if not inspect.isfunction(cls.__init__):  # plain text
+        return cls("some text")
+    values = []
+    for name, parameter in list(inspect.signature(cls).parameters.items()):
+        kind = str(parameter.annotation)
+        if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            continue
+        if "Sequence" in kind or "tuple" in kind:
+            values.append(() if "Residual" in kind else (1,) if "int" in kind else ("a", "b"))
+        elif "Mapping" in kind:
+            values.append({name: "model.py:1"})
+        else:
+            values.append(3 if "int" in kind or "float" in kind else name)
+    return cls(*values)
+
+
+CLASSES = [getattr(errors, name) for name in sorted(set(errors.__all__) - {"Residual"})]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_comes_back_from_another_process(cls):
+    error = cls() if cls is errors.NativeKernelWarning else _example(cls)
+    for sent in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(sent) is cls
+        assert str(sent) == str(error) != ""
+        if is_dataclass(cls):
+            assert [getattr(sent, f.name) for f in fields(cls)] == [
+                getattr(error, f.name) for f in fields(cls)
+            ]
+
+
+def test_an_error_given_by_names_comes_back_too():
+    error = errors.CertificateError(derived=1.0, expected=2.0, site="y")
+    sent = pickle.loads(pickle.dumps(error))
+    assert (sent.derived, sent.expected, sent.site) == (1.0, 2.0, "y")
+    assert str(sent) == str(error)
+    assert repr(sent) == "CertificateError(derived=1.0, expected=2.0, site='y')"
+
+
+def test_wording():
+    assert (quoted(["a", "b"]), quoted([])) == ("'a', 'b'", "none")
+    assert (counted(1, "row", "rows"), counted(2, "row", "rows")) == ("1 row", "2 rows")
+    assert (entry_of("x", (2, 0)), entry_of("x", ())) == ("x[2, 0]", "x")
+    assert listed("abcdef") == "'a', 'b', 'c', 'd', 'e', ..."
+    assert first_line(ValueError(" one.\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError"
+    assert prior_or_fixed(["a", "b"]) == (
+        "Give each a prior with numpyro.sample, or fix each: "
+        "numpyro.handlers.substitute(model, data={'a': value, 'b': value})."
+    )
+    assert prior_or_fixed(["a"], "'a'").startswith(
+        "Give 'a' a prior with numpyro.sample, or fix it"
+    )
