@@ -135,7 +135,7 @@ def stochastic(request):
     method = {
         "noisy": lb.SVI(batch_size=100, steps=12),
         "short": lb.SVI(batch_size=100, steps=6, monitor=None),  # sees half of the rows
-        "memoised": lb.SVI(batch_size=300, memoized=True, monitor=100),
+        "memoised": lb.Memoized(batch_size=300, monitor=100),
     }[request.param]
     return request.param, lb.fit(mixture, ROWS, K=2, method=method)
 

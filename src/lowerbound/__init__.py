@@ -25,6 +25,7 @@ from lowerbound.result.plan import Plan
 from lowerbound.result.saving import load
 from lowerbound.source import stream
 from lowerbound.store.checkpoint import Checkpoint
+from lowerbound.updating import update
 from lowerbound.version import __version__
 
 __all__ = [
@@ -56,4 +57,5 @@ __all__ = [
     "report",
     "resume",
     "stream",
+    "update",
 ]

@@ -25,7 +25,7 @@ from lowerbound.errors import (
 )
 from lowerbound.ladder.costs import work_of
 from lowerbound.ladder.rungs import GRID, Chosen, chosen
-from lowerbound.methods.values import AROUND, METHODS
+from lowerbound.methods.values import VALUES
 from lowerbound.result.fitted import Fit
 from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
@@ -135,7 +135,7 @@ def resume(
     True
     """
     with heard():
-        run = interrupted(directory, Problem(model, args, kwargs), (*METHODS, *AROUND))
+        run = interrupted(directory, Problem(model, args, kwargs), VALUES)
         planned = run.method.plan(run.problem)
         fitted = carry_out(planned, run.method, progress, run.keep, run.progress)
         return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))

@@ -30,17 +30,18 @@ def test_not_conjugate():
 
 def test_batches_that_need_exact_updates():
     error = errors.NotConjugateError([SOFTPLUS])
-    lines = str(error.of_batches(streamed=True)).splitlines()
+    lines = str(error.of_batches("SVI", streamed=True)).splitlines()
     assert lines[0] == "SVI needs log p to be affine in the statistics of every latent site."
     assert lines[1:-1] == str(error).splitlines()[1:-1]
     assert lines[-1] == (
         "A stream is read in batches, and batches add up by such statistics alone. Pass all rows "
         'as arrays, for which method="auto" has a Gaussian; or augment the site: '
-        "lb.SVI(augment={...})."
+        "lb.Augmented({...}, lb.SVI(...))."
     )
-    assert str(error.of_batches(streamed=False)).splitlines()[-1] == (
+    assert str(error.of_batches("Memoized", streamed=False)).splitlines()[-1] == (
         'Use method="auto", which takes all rows at once: quadrature, a few scalars on a grid or '
-        "a Gaussian, where no exact update exists. Or augment the site: lb.SVI(augment={...})."
+        "a Gaussian, where no exact update exists. Or augment the site: lb.Augmented({...}, "
+        "lb.Memoized(...))."
     )
 
 

@@ -13,8 +13,11 @@ from lowerbound.ascent import RobbinsMonro, State, Sweep
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError
 from lowerbound.joint import energy, gradient
+from lowerbound.methods.stochastic.adding_up import check_locals
+from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.stochastic.lap import local_sums
-from lowerbound.methods.stochastic.minibatch import Minibatch, find_rows, prepare, trace_batch
+from lowerbound.methods.stochastic.minibatch import Minibatch, prepare
+from lowerbound.methods.stochastic.row_plan import find_rows, trace_batch
 from lowerbound.methods.stochastic.steps import first_carry, one_step
 from lowerbound.source.call import Call, open_call
 from tests.laws.derived import Derived, random_values
@@ -142,10 +145,11 @@ def rowwise(case: Case) -> Rowwise | None:
     with jax.enable_x64(True), patch("lowerbound.compute.engine.in_background", lambda check: None):
         call = open_call(case.model, args, kwargs)
         try:
-            plan = find_rows(case.model, call, None)
+            plan = find_rows(case.model, call, SVI())
             batches = [_rows(call, plan, part) for part in (0, 1)]
             model = trace_batch(case.model, call, plan, _joined(*batches))
             whole = prepare(model, plan.names, DOUBLE, None)
+            check_locals(model, whole.rows.engine.joint)
         except ArgumentError:
             return None
         small = trace_batch(case.model, call, plan, batches[0])

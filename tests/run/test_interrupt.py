@@ -36,7 +36,7 @@ def press_when_written(directory, beyond=0):
 for name, method in (
     ("sweeps", lb.CAVI(tolerance=0, max_sweeps=10**7)),
     ("steps", lb.SVI(batch_size=20, steps=10**7, monitor=None)),
-    ("visits", lb.SVI(batch_size=20, steps=10**7, monitor=None, memoized=True, tolerance=0)),
+    ("visits", lb.Memoized(batch_size=20, visits=10**7)),
 ):
     directory = folder / name
     press_when_written(directory)

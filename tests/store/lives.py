@@ -71,14 +71,20 @@ RUNS = {
     "svi": Run(
         sum_of_two,
         partial(few_numbers, 41),
-        lb.SVI(batch_size=4, blocks=APART, steps=2003, forgetting=0.6, average=True, monitor=None),
+        lb.SVI(
+            batch_size=4,
+            steps=2003,
+            forgetting=0.6,
+            monitor=None,
+            details=lb.Details(blocks=APART, average=True),
+        ),
         every=4,
     ),
     # A pass is 11 visits, so that most checkpoints lie inside one.
     "svi-memoized": Run(
         sum_of_two,
         partial(few_numbers, 41),
-        lb.SVI(batch_size=4, blocks=APART, steps=2003, memoized=True),
+        lb.Memoized(batch_size=4, blocks=APART, visits=2003),
         every=4,
     ),
 }

@@ -194,9 +194,14 @@ def engine_for(
     return engine
 
 
-def derived(model: Model, partition: Sequence[Sequence[str]] | None = None) -> Joint:
-    """The multi-affine form of a model, from the cache when an equal program was derived before."""
-    return _derivation(model, partition, None, False, {})[1]
+def derived(
+    model: Model, partition: Sequence[Sequence[str]] | None = None, apart: bool = False
+) -> Joint:
+    """The multi-affine form of a model, from the cache when an equal program was derived before.
+
+    With `apart`, local sites share no factor with global ones.
+    """
+    return _derivation(model, partition, None, apart, {})[1]
 
 
 def _derivation(

@@ -58,9 +58,9 @@ class NotConjugateError(LowerboundError):
         residual_lines = [line for residual in self.residuals for line in residual.lines()]
         super().__init__("\n".join([first, *residual_lines, remedy or self.remedy]))
 
-    def of_batches(self, streamed: bool) -> NotConjugateError:
+    def of_batches(self, method: str, streamed: bool) -> NotConjugateError:
         """The same of a fit that reads its rows in batches, of a stream where no other can."""
-        augment = "augment the site: lb.SVI(augment={...})."
+        augment = f"augment the site: lb.Augmented({{...}}, lb.{method}(...))."
         remedy = (
             "A stream is read in batches, and batches add up by such statistics alone. Pass all "
             f'rows as arrays, for which method="auto" has a Gaussian; or {augment}'
@@ -68,7 +68,7 @@ class NotConjugateError(LowerboundError):
             else 'Use method="auto", which takes all rows at once: quadrature, a few scalars on a '
             f"grid or a Gaussian, where no exact update exists. Or {augment}"
         )
-        return NotConjugateError(self.residuals, "SVI", remedy)
+        return NotConjugateError(self.residuals, method, remedy)
 
 
 @record

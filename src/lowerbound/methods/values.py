@@ -18,8 +18,8 @@ from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.score.score_value import ScoreFunctions
-from lowerbound.methods.stochastic.batched import SVI, Memoized
-from lowerbound.run.method import Method
+from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
+from lowerbound.run.method import Method, Settings
 
 # A new method is its file, and a line here. Those that need an argument have no shorthand.
 METHODS: Final[tuple[type[Method], ...]] = (
@@ -35,6 +35,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     EM,
 )
 AROUND: Final[tuple[type[Method], ...]] = (Given, Over, Augmented)
+VALUES: Final[tuple[type[Settings], ...]] = (*METHODS, *AROUND, Details)  # that files may name
 SHORTHAND: Final = {kind.__name__.lower(): kind for kind in METHODS}
 
 

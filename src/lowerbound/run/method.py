@@ -18,8 +18,54 @@ Rule = tuple[str, bool, str]  # a setting, whether it is valid, and what is expe
 CHECKPOINTS, DEVICES, STREAMS, SINGLE = "checkpoints", "devices", "streams", "float32"
 
 
-class Method(ABC):
-    """A way to fit. Subclasses are frozen dataclasses of at most seven settings.
+class Settings:
+    """Settings that are checked, printed and compared. Subclasses are frozen dataclasses."""
+
+    @property
+    def name(self) -> str:
+        """The name of the kind."""
+        return type(self).__name__
+
+    def check(self, *rules: Rule) -> None:
+        """Raise for the first setting that is not valid."""
+        for name, valid, expected in rules:
+            if not valid:
+                raise SettingError(self.name, name, getattr(self, name), expected)
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        """The settings that are not the default ones, data in short."""
+        return self._text("")
+
+    @property
+    def code(self) -> str:
+        """The same as a user writes it."""
+        return self._text("lb.")
+
+    def _text(self, prefix: str) -> str:
+        parts = []
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            needed = one.default is MISSING and one.default_factory is MISSING
+            text = value._text(prefix) if isinstance(value, Settings) else _short(one.name, value)
+            if needed:
+                parts.append(text)
+            elif not is_same(value, _default(one)):
+                parts.append(f"{one.name}={text}")
+        return f"{prefix}{self.name}({', '.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and is_same(self.settings(), other.settings())
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.settings()))
+
+
+class Method(Settings, ABC):
+    """A way to fit, of at most seven settings.
 
     can: what the method has beyond the ordinary: "checkpoints", many "devices", data that are
     "streams", "float32". Asking for what it has not is an error before any work.
@@ -34,11 +80,6 @@ class Method(ABC):
         """The plan for a problem; raises what is wrong with the call, and fits nothing."""
 
     @property
-    def name(self) -> str:
-        """The name of the method."""
-        return type(self).__name__
-
-    @property
     def abilities(self) -> frozenset[str]:
         """What it can do; of a method around another one, what that can."""
         return self.can
@@ -46,43 +87,6 @@ class Method(ABC):
     def abilities_for(self, problem: Problem) -> frozenset[str]:
         """What of that it can do for a problem, which may have to be traced to know."""
         return self.abilities
-
-    def check(self, *rules: Rule) -> None:
-        """Raise for the first setting that is not valid."""
-        for name, valid, expected in rules:
-            if not valid:
-                raise SettingError(self.name, name, getattr(self, name), expected)
-
-    def settings(self) -> dict[str, Any]:
-        """The settings by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    def __repr__(self) -> str:
-        """The method with the settings that are not the default ones, data in short."""
-        return self._text("")
-
-    @property
-    def code(self) -> str:
-        """The same as a user writes it."""
-        return self._text("lb.")
-
-    def _text(self, prefix: str) -> str:
-        parts = []
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            needed = one.default is MISSING and one.default_factory is MISSING
-            text = value._text(prefix) if isinstance(value, Method) else _short(one.name, value)
-            if needed:
-                parts.append(text)
-            elif not is_same(value, _default(one)):
-                parts.append(f"{one.name}={text}")
-        return f"{prefix}{self.name}({', '.join(parts)})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and is_same(self.settings(), other.settings())
-
-    def __hash__(self) -> int:
-        return hash((type(self), *self.settings()))
 
 
 def is_count(value: Any) -> bool:

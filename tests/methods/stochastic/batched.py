@@ -4,7 +4,7 @@ Steps and rows are few: the laws hold at every step, converged or not.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,26 @@ MODELS = {
     "topics": Batched(models.topics, {"w": models.words(n=42)}, 8),
 }
 METHODS = {
-    "plain": {"steps": 12, "monitor": None},
-    "averaged": {"steps": 12, "average": True, "forgetting": 0.7, "monitor": 10},
-    "memoized": {"memoized": True, "steps": 16},
+    "plain": lb.SVI(steps=12, monitor=None),
+    "averaged": lb.SVI(steps=12, forgetting=0.7, monitor=10, details=lb.Details(average=True)),
+    "memoized": lb.Memoized(visits=16),
 }
 ALL = [(name, how) for name in MODELS for how in METHODS]
+
+
+def lasting(method: Any, units: int | None, **more: Any) -> Any:
+    """The method with so many steps, or visits."""
+    return replace(method, **{"steps" if isinstance(method, lb.SVI) else "visits": units}, **more)
 
 
 def batched(name: str, how: str, devices: Any = None, **options: Any) -> lb.Fit:
     """A few steps on a model."""
     chosen = MODELS[name]
-    method = lb.SVI(batch_size=chosen.batch_size, devices=devices, **METHODS[how])
-    return lb.fit(
-        chosen.model, **chosen.arguments, method=method, seed=1, progress=False, **options
-    )
+    method = replace(METHODS[how], batch_size=chosen.batch_size)
+    with lb.computing(devices=devices):
+        return lb.fit(
+            chosen.model, **chosen.arguments, method=method, seed=1, progress=False, **options
+        )
 
 
 def numbers(fit: lb.Fit) -> dict[str, np.ndarray]:

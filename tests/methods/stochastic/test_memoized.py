@@ -9,7 +9,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound import errors
-from lowerbound.methods.stochastic import memoized
+from lowerbound.methods.stochastic import visiting
 from tests.run.models import clusters, line, mixture, regression, repeated, topics, words
 
 
@@ -26,7 +26,7 @@ def blurred():
     return np.random.default_rng(1).normal(size=x.shape) * 1.5 + x
 
 
-METHOD = lb.SVI(batch_size=70, memoized=True, tolerance=1e-12)  # 70 does not divide 240
+METHOD = lb.Memoized(batch_size=70, tolerance=1e-12)  # 70 does not divide 240
 
 
 @pytest.mark.parametrize("name", ["mixture", "repeated", "topics", "regression"])
@@ -75,7 +75,7 @@ def test_the_fixed_point_is_that_of_coordinate_ascent(blurred, start, exact):
 def test_one_more_pass_changes_nothing_at_a_fixed_point(blurred, start):
     fit = lb.fit(mixture, blurred, K=3, method=replace(METHOD, init=start, tolerance=1e-14))
     visits = fit.restarts[0].sweeps
-    more = replace(METHOD, init=start, tolerance=None, steps=visits + 4)
+    more = replace(METHOD, init=start, tolerance=None, visits=visits + 4)
     longer = lb.fit(mixture, blurred, K=3, method=more)
     assert longer.restarts[0].sweeps == visits + 4
     assert longer.stop_reason == f"stopped: ran {visits + 4} visits"
@@ -115,9 +115,9 @@ def forgetful(original):
 def test_old_statistics_that_are_not_subtracted_are_noticed(monkeypatch):
     """A planted fault. The sizes are not those of other tests, so that it is compiled anew."""
     x, _ = clusters(n=93)
-    monkeypatch.setattr(memoized, "visit", forgetful(memoized.visit))
+    monkeypatch.setattr(visiting, "visit", forgetful(visiting.visit))
     with pytest.raises(errors.DecreasingBoundError) as caught:
-        lb.fit(mixture, x, K=3, method=lb.SVI(batch_size=31, memoized=True))
+        lb.fit(mixture, x, K=3, method=lb.Memoized(batch_size=31))
     assert str(caught.value).startswith("The ELBO fell from ")
     assert "Expected a coordinate sweep never to lower it." in str(caught.value)
 
@@ -125,8 +125,8 @@ def test_old_statistics_that_are_not_subtracted_are_noticed(monkeypatch):
 def test_a_bound_that_falls_warns_and_is_never_reported_as_converged(monkeypatch):
     x, _ = clusters(n=95)
     monkeypatch.delenv("LOWERBOUND_STRICT")
-    monkeypatch.setattr(memoized, "visit", forgetful(memoized.visit))
+    monkeypatch.setattr(visiting, "visit", forgetful(visiting.visit))
     with pytest.warns(errors.DecreasingBoundWarning):
-        fit = lb.fit(mixture, x, K=3, method=lb.SVI(batch_size=31, memoized=True))
+        fit = lb.fit(mixture, x, K=3, method=lb.Memoized(batch_size=31))
     assert not fit.converged
     assert fit.stop_reason.startswith("stopped: the ELBO fell at visit ")

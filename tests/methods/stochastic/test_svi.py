@@ -99,7 +99,7 @@ def equal(first, second):
 @pytest.mark.parametrize("sampling", ["epochs", "uniform"])
 def test_a_seed_decides_everything(sampling):
     example = EXAMPLES["mixture"]
-    method = lb.SVI(batch_size=40, steps=20, sampling=sampling, monitor=None)
+    method = lb.SVI(batch_size=40, steps=20, monitor=None, details=lb.Details(sampling=sampling))
     first, again, other = (example.fit(method, seed) for seed in (3, 3, 4))
     assert equal(first, again)
     assert first.elbo == again.elbo
@@ -131,7 +131,8 @@ def test_uniform_draws_come_close_too():
     More than 5 times that, 1.6, for one of five seeds: fewer than 1 in 10^5.
     """
     y = np.random.default_rng(0).normal(size=120) + 1.0
-    method = lb.SVI(batch_size=20, steps=60, forgetting=1.0, sampling="uniform", monitor=None)
+    uniform = lb.Details(sampling="uniform")
+    method = lb.SVI(batch_size=20, steps=60, forgetting=1.0, monitor=None, details=uniform)
     deviations = []
     for seed in range(5):
         fit = lb.fit(level, y, method=method, seed=seed)
@@ -151,9 +152,8 @@ def test_an_average_of_late_iterates_has_a_smaller_error():
             batch_size=10,
             steps=200,
             forgetting=0.6,
-            sampling="uniform",
-            average=average,
             monitor=None,
+            details=lb.Details(sampling="uniform", average=average),
         )
         means = [lb.fit(level, y, method=method, seed=seed).mean("mu") for seed in range(20)]
         found[average] = np.mean(abs(np.array(means) - y.sum() / 401))
@@ -200,19 +200,19 @@ def test_a_fit_stops_when_its_monitor_has_settled(monitor, what):
 
 
 def test_a_fit_that_does_not_settle_warns_and_is_not_converged():
-    method = lb.SVI(batch_size=120, tolerance=0.0, monitor=None)
+    method = lb.SVI(batch_size=120, monitor=None, details=lb.Details(tolerance=0.0))
     with pytest.warns(errors.ConvergenceWarning) as caught:
         fit = EXAMPLES["regression"].fit(method)
     assert str(caught[0].message) == (
-        "The fit stopped before it converged: 200 steps.\n"
+        "The fit stopped before it converged: reached the limit of 200 steps.\n"
         "Give more with steps=..., or loosen tolerance."
     )
     assert not fit.converged
     assert fit.stop_reason == "stopped: reached the limit of 200 steps"
 
 
-def held_out_rows(n, **settings):
-    plan = lb.explain(level, np.arange(float(n)), method=lb.SVI(batch_size=20, **settings))
+def held_out_rows(n, kind=lb.SVI, **settings):
+    plan = lb.explain(level, np.arange(float(n)), method=kind(batch_size=20, **settings))
     notes = [note for note in plan.notes if "held out" in note]
     return int(notes[0].split()[0].replace(",", "")) if notes else 0
 
@@ -223,7 +223,8 @@ def test_how_many_rows_are_held_out(capsys):
     assert held_out_rows(30_000) == 1000
     assert held_out_rows(400, monitor=33) == 33
     assert held_out_rows(400, monitor=None) == 0
-    assert held_out_rows(400, memoized=True) == 0
+    assert held_out_rows(400, lb.Memoized) == 0
+    assert held_out_rows(400, lb.Memoized, monitor=33) == 33
     assert "20 rows are held out, to stop by their log predictive." in capsys.readouterr().out
 
 

@@ -39,9 +39,7 @@ ONE = "Expected an integer of at least 1."
         ({"delay": 0}, "SVI got delay=0.\nExpected a number above 0."),
         ({"batch_size": 0}, f"SVI got batch_size=0.\n{ONE}"),
         ({"steps": 2.5}, f"SVI got steps=2.5.\n{ONE}"),
-        ({"sampling": "rows"}, 'SVI got sampling=\'rows\'.\nExpected "epochs" or "uniform".'),
-        ({"average": 1}, "SVI got average=1.\nExpected True or False."),
-        ({"tolerance": -1.0}, "SVI got tolerance=-1.0.\nExpected a number of at least 0."),
+        ({"details": {}}, "SVI got details={}.\nExpected lb.Details(...)."),
         (
             {"monitor": "all"},
             "SVI got monitor='all'.\nExpected \"auto\", a number of rows, None, or held-out "
@@ -51,17 +49,33 @@ ONE = "Expected an integer of at least 1."
             {"monitor": 0},
             "SVI got monitor=0.\nExpected at least 1 row, or None for no held-out rows.",
         ),
-        (
-            {"memoized": True, "average": True},
-            'SVI got memoized=True.\nExpected memoized=True without average and with sampling="'
-            'epochs": every batch is visited in turn, and the last iterate is the best.',
-        ),
     ],
 )
 def test_settings_are_checked(settings, text):
     with pytest.raises(errors.ArgumentError) as caught:
         lb.SVI(**settings)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "text"),
+    [
+        (lb.Details, {"sampling": "rows"}, 'sampling=\'rows\'.\nExpected "epochs" or "uniform".'),
+        (lb.Details, {"average": 1}, "average=1.\nExpected True or False."),
+        (lb.Details, {"tolerance": -1.0}, "tolerance=-1.0.\nExpected a number of at least 0."),
+        (lb.Memoized, {"visits": 0}, f"visits=0.\n{ONE}"),
+        (lb.Memoized, {"tolerance": -1}, "tolerance=-1.\nExpected a number of at least 0."),
+        (
+            lb.Memoized,
+            {"monitor": "auto"},
+            "monitor='auto'.\nExpected a number of rows, None, or held-out arguments of the model.",
+        ),
+    ],
+)
+def test_settings_beside_them_are_checked(kind, settings, text):
+    with pytest.raises(errors.ArgumentError) as caught:
+        kind(**settings)
+    assert str(caught.value) == f"{kind.__name__} got {text}"
 
 
 def test_a_batch_larger_than_the_data():
@@ -223,11 +237,10 @@ def test_a_model_without_exact_updates():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("memoized", [False, True])
-def test_a_bad_value_in_a_late_batch_is_named_by_its_row(value, memoized):
+@pytest.mark.parametrize("method", [SMALL, lb.Memoized(batch_size=4, visits=10)])
+def test_a_bad_value_in_a_late_batch_is_named_by_its_row(value, method):
     y = numbers(40)
     y[17] = value
-    method = lb.SVI(batch_size=4, steps=10, monitor=None, memoized=memoized)
     assert message(errors.ArgumentError, level, y, method=method) == (
         f"Row 17 of argument 'y' holds {value}: y[17], shape (40,).\n"
         "Expected finite numbers. Drop the row, or mark missing entries with "
@@ -267,7 +280,8 @@ def test_a_generator_is_not_data():
 @pytest.mark.parametrize("length", [10, 60])
 def test_values_to_start_local_sites_from(length):
     x, _ = clusters()
-    method = lb.SVI(batch_size=10, monitor=None, init={"z": np.zeros(length)})
+    given = lb.Details(init={"z": np.zeros(length)})
+    method = lb.SVI(batch_size=10, monitor=None, details=given)
     assert message(errors.ArgumentError, mixture, x, K=3, method=method) == (
         "SVI got init for 'z', which is local: it is solved anew in every batch.\n"
         "Expected values of global sites."
@@ -278,9 +292,8 @@ def test_coordinate_ascent_on_a_stream():
     y = numbers(40)
     stream = lb.stream([{"y": y[:20]}, {"y": y[20:]}], total=40)
     assert message(errors.ArgumentError, level, method=lb.CAVI(), **stream) == (
-        "Argument 'y' is a stream of 40 rows from the list of batches; this method needs all of "
-        "its rows at once.\nExpected an array. Read the stream a minibatch at a time, "
-        "method=lb.SVI(batch_size=...), or pass its rows as an array."
+        "fit got columns of a stream with lb.CAVI(), which needs all rows at once.\n"
+        "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
     )
 
 

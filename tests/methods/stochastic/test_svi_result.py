@@ -107,10 +107,11 @@ def test_explain_prints_the_plan_of_the_fit(fitted, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith(f"{plan}\n")
     assert re.search(r"^Expected: about \S+ s and \S+ MB", printed, re.MULTILINE)
-    memoized = lb.explain(mixture, x, K=3, method=lb.SVI(batch_size=100, memoized=True))
-    text = "SVI visits 3 batches of 100 rows in turn and keeps their statistics; step 1."
+    memoized = lb.explain(mixture, x, K=3, method=lb.Memoized(batch_size=100))
+    text = "Memoized visits 3 batches of 100 rows in turn and keeps their statistics; step 1."
     assert text in str(memoized)
-    uniform = lb.explain(mixture, x, K=3, method=lb.SVI(batch_size=100, sampling="uniform"))
+    method = lb.SVI(batch_size=100, details=lb.Details(sampling="uniform"))
+    uniform = lb.explain(mixture, x, K=3, method=method)
     assert "SVI draws 100 of 240 rows uniformly, scaled by 2.4; step adaptive." in str(uniform)
 
 

@@ -100,8 +100,9 @@ def test_streams_have_an_order_of_their_own_and_the_same_posterior(kind, data, t
 
 def test_single_precision(data, fitted):
     """The sums of rows are kept in double precision: errors of about 1e-7 per number."""
-    method = lb.SVI(batch_size=40, steps=20, forgetting=0.7, monitor=None, precision="float32")
-    fit = lb.fit(regression, *data, method=method)
+    method = lb.SVI(batch_size=40, steps=20, forgetting=0.7, monitor=None)
+    with lb.computing(precision="float32"):
+        fit = lb.fit(regression, *data, method=method)
     assert fit.precision == "float32"
     assert fitted.precision == "float64"
     np.testing.assert_allclose(fit.mean("beta"), fitted.mean("beta"), rtol=1e-5)
@@ -113,17 +114,21 @@ def test_single_precision(data, fitted):
 # Missing entries
 
 
-@pytest.mark.parametrize("memoized", [False, True])
+@pytest.mark.parametrize(
+    "method",
+    [
+        lb.SVI(batch_size=40, steps=15, forgetting=1.0, monitor=None),
+        lb.Memoized(batch_size=40, visits=5),
+    ],
+)
 @pytest.mark.parametrize("count", [1, 60])
 @pytest.mark.parametrize("filler", [np.nan, 99.0])
-def test_missing_entries_do_not_count_in_whichever_batch_they_are(memoized, count, filler):
+def test_missing_entries_do_not_count_in_whichever_batch_they_are(method, count, filler):
     """With one missing entry in 200, the first batch of 40 rows rarely shows it."""
     y = np.random.default_rng(0).normal(size=200) + 1.0
-    settings = {"memoized": True, "steps": 5} if memoized else {"steps": 15, "forgetting": 1.0}
     for seed in range(3):
         mask = np.zeros(200, bool)
         mask[np.random.default_rng(seed).choice(200, count, replace=False)] = True
-        method = lb.SVI(batch_size=40, monitor=None, **settings)
         rows = np.ma.array(np.where(mask, filler, y), mask=mask)
         fit = lb.fit(level, rows, method=method, seed=seed)
         left = y[~mask]
@@ -156,7 +161,7 @@ def test_two_arguments_keep_their_own_missing_entries():
     mask = {"y": np.isin(np.arange(60), (5, 30)), "u": np.isin(np.arange(60), (5, 41, 50))}
     rows = np.ma.array(y, mask=mask["y"]), np.ma.array(u, mask=mask["u"])
     # Visits are in the order of the rows.
-    fit = lb.fit(both, *rows, method=lb.SVI(batch_size=20, memoized=True, steps=3))
+    fit = lb.fit(both, *rows, method=lb.Memoized(batch_size=20, visits=3))
     np.testing.assert_allclose(fit.mean("mu"), y[~mask["y"]].sum() / 59, rtol=1e-10)
     np.testing.assert_allclose(fit.mean("nu"), u[~mask["u"]].sum() / 58, rtol=1e-10)
 

@@ -11,7 +11,7 @@ import lowerbound as lb
 from lowerbound import errors
 from tests.run.models import clusters, grouped, groups, level, line, mixture, regression
 
-WHOLE = lb.SVI(batch_size=40, memoized=True)
+WHOLE = lb.Memoized(batch_size=40)
 
 
 def parts(*arrays, ends=(0, 80, 130, 200)):
@@ -120,7 +120,7 @@ def test_a_mixture_gets_better():
 def test_the_new_fit_answers_like_any_other(rows):
     first, second, _ = parts(*rows)
     fit = lb.update(lb.fit(regression, *first), *second)
-    assert fit.plan.method == "SVI"
+    assert fit.plan.method == "Memoized"
     x_new = np.ones((4, 2))
     assert fit.predictive(x_new, draws=10)["y"].shape == (10, 4)
     assert set(fit.posterior) == {"tau", "beta"}
@@ -157,5 +157,5 @@ def test_a_global_site_that_shares_a_factor_with_local_ones():
         "Expected a fit of the same model whose global sites share no factor with local ones. "
         "Fit the first data with method=lb.SVI()."
     )
-    again = lb.update(lb.fit(shared, y, method=lb.SVI(memoized=True)), y)
+    again = lb.update(lb.fit(shared, y, method=lb.Memoized()), y)
     assert again.sd("mu") < 20**-0.5

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.store.checkpoint import Keeper, found
-from tests.methods.stochastic.batched import METHODS, MODELS, batched, numbers
+from tests.methods.stochastic.batched import METHODS, MODELS, batched, lasting, numbers
 from tests.run import models
 
 ARRAYS = [("mixture", "averaged"), ("topics", "memoized")]
 FILES = {
-    "plain": lb.SVI(batch_size=16, steps=20, monitor=None, devices="all"),
-    "memoized": lb.SVI(batch_size=16, steps=30, memoized=True, monitor=20, devices="all"),
+    "plain": lb.SVI(batch_size=16, steps=20, monitor=None),
+    "memoized": lb.Memoized(batch_size=16, visits=30, monitor=20),
 }
 
 
@@ -34,16 +34,18 @@ def arrays(rank: int, folder: Path) -> None:
         np.savez(folder / f"{name}-{how}-{rank}", **numbers(batched(name, how, "all")))
     # Every process must hold the same rows.
     other = {**MODELS["mixture"].arguments, "x": np.arange(60.0).reshape(30, 2) + rank}
-    method = lb.SVI(batch_size=4, steps=1, devices="all")
+    method = lb.SVI(batch_size=4, steps=1)
     try:
-        lb.fit(models.mixture, **other, method=method)
+        with lb.computing(devices="all"):
+            lb.fit(models.mixture, **other, method=method)
     except ArgumentError as error:
         print(error)
 
 
 def fit_files(rows: Path, how: str) -> lb.Fit:
     columns = lb.stream(rows, x=["a", "b"])
-    return lb.fit(models.mixture, **columns, K=3, method=FILES[how], seed=1, progress=False)
+    with lb.computing(devices="all"):
+        return lb.fit(models.mixture, **columns, K=3, method=FILES[how], seed=1, progress=False)
 
 
 def files(rank: int, folder: Path, rows: Path) -> None:
@@ -84,10 +86,10 @@ def go_on(rank: int, folder: Path, how: str, pause: float) -> None:
     if run.is_dir() and {who for _, who, _ in found(run)} == {0, 1}:
         fit = lb.resume(run, chosen.model, **chosen.arguments)
     else:
-        options = {**METHODS[how], "steps": 60}
-        method = lb.SVI(batch_size=chosen.batch_size, devices="all", **options)
-        checkpoint = lb.Checkpoint(run, every=4)
-        fit = lb.fit(chosen.model, **chosen.arguments, method=method, seed=1, checkpoint=checkpoint)
+        method = lasting(METHODS[how], 60, batch_size=chosen.batch_size)
+        options = {"method": method, "seed": 1, "checkpoint": lb.Checkpoint(run, every=4)}
+        with lb.computing(devices="all"):
+            fit = lb.fit(chosen.model, **chosen.arguments, **options)
     np.savez(folder / f"result-{rank}", **numbers(fit))
 
 

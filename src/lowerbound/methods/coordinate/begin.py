@@ -48,7 +48,7 @@ def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
 
 def given_values(model: Model, method: Method) -> dict[str, Any]:
     """The values to start from, checked against the model's sites."""
-    init = method.settings()["init"]
+    init: Any = getattr(method, "init", None)
     if not isinstance(init, Mapping):
         return {}
     given, kind = {}, method.name
@@ -76,7 +76,7 @@ def given_values(model: Model, method: Method) -> dict[str, Any]:
 
 def check_partition(method: Method, model: Model) -> None:
     """Every site that `blocks` names must be a latent site of the model."""
-    blocks = method.settings()["blocks"] or ()
+    blocks: Any = getattr(method, "blocks", None) or ()
     for name in (name for block in blocks for name in block):
         if name not in model.latent:
             got = f"{method.name} got blocks with the site"

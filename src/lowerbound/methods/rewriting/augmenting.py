@@ -15,7 +15,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.result.answer import Answer
-from lowerbound.rewrite.augment import augmented
+from lowerbound.rewrite.augment import augmented, auxiliary_of
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
@@ -63,7 +63,8 @@ class Augmented(Method):
             notes = (*answer.notes, *_gap(problem, inner, answer))
             return replace(answer, augment={**choices, **(answer.augment or {})}, notes=notes)
 
-        return Carried(problem, inner, plan, back)
+        own = {n: one for n, one in inner.records.items() if auxiliary_of(n) not in choices}
+        return Carried(problem, inner, plan, back, own)
 
 
 def augmented_problem(problem: Problem, choices: Mapping[str, str]) -> Problem:

@@ -21,15 +21,22 @@ class Carried(Planned[Any]):
         inner: Planned[Any],
         plan: Plan,
         back: Callable[[Answer], Answer],
+        records: Mapping[str, dict[str, Any]] | None = None,
     ) -> None:
         self.problem, self.inner, self.plan, self.back = problem, inner, plan, back
         self.refusal, self.unit, self.total = inner.refusal, inner.unit, inner.total
         self.pace, self.lockstep, self.quiet = inner.pace, inner.lockstep, inner.quiet
+        self.kept = records
 
     @property
     def program(self) -> Model:
         """The rewritten program."""
         return self.inner.program
+
+    @property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """What a fit keeps of each site: all of the problem's, unless they were given."""
+        return super().records if self.kept is None else dict(self.kept)
 
     def init(self) -> Any:
         """Where the rewritten problem starts."""

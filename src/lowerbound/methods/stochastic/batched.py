@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lowerbound.errors import ArgumentError
 from lowerbound.methods.coordinate.cavi import start_rules
 from lowerbound.run.method import (
     CHECKPOINTS,
@@ -16,6 +15,7 @@ from lowerbound.run.method import (
     STREAMS,
     Method,
     Rule,
+    Settings,
     is_count,
     is_size,
 )
@@ -25,8 +25,8 @@ from lowerbound.run.problem import Problem
 ABILITIES = frozenset({CHECKPOINTS, DEVICES, SINGLE, STREAMS})
 
 
-@dataclass(frozen=True)
-class Details:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Details(Settings):
     """Settings of `lb.SVI` that are seldom changed.
 
     tolerance: stop when the relative gain of `monitor` (or of the noisy ELBO) over four
@@ -43,7 +43,7 @@ class Details:
     init: str | Mapping[str, Any] = "auto"
 
     def __post_init__(self) -> None:
-        rules = (
+        self.check(
             (
                 "tolerance",
                 self.tolerance is None or is_size(self.tolerance),
@@ -53,10 +53,6 @@ class Details:
             ("average", isinstance(self.average, bool), "True or False"),
             *start_rules(self.init, self.blocks),
         )
-        for name, valid, expected in rules:
-            if not valid:
-                found = getattr(self, name)
-                raise ArgumentError(f"Details got {name}={found!r}.\nExpected {expected}.")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -94,15 +90,20 @@ class SVI(Method):
                 "^-forgetting sum to infinity and their squares do not (Robbins and Monro)",
             ),
             ("details", isinstance(self.details, Details), "lb.Details(...)"),
-            *_row_rules(self.batch_size, self.monitor),
+            *_row_rules(self.batch_size, self.monitor, '"auto", '),
         )
 
     @property
-    def tolerance(self) -> float:
+    def least_gain(self) -> float:
         """The relative gain below which a run has settled."""
         if self.details.tolerance is not None:
             return self.details.tolerance
         return 0.0 if self.steps is not None else 1e-4
+
+    @property
+    def sampling(self) -> str:
+        """How rows are drawn."""
+        return self.details.sampling
 
     @property
     def blocks(self) -> Sequence[Sequence[str]] | None:
@@ -158,6 +159,18 @@ class Memoized(Method):
             *start_rules(self.init, self.blocks),
         )
 
+    @property
+    def least_gain(self) -> float:
+        """The relative gain of a pass below which a run has settled."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return 0.0 if self.visits is not None else 1e-8
+
+    @property
+    def sampling(self) -> str:
+        """How rows are drawn: all of them, pass after pass."""
+        return "epochs"
+
     def plan(self, problem: Problem) -> Planned[Any]:
         """Visits to batches of rows; augmented where batches need it to add up."""
         from lowerbound.methods.stochastic.visiting import planned_visits
@@ -165,13 +178,16 @@ class Memoized(Method):
         return planned_visits(problem, self)
 
 
-def _row_rules(batch_size: Any, monitor: Any) -> tuple[Rule, ...]:
+ByRows = SVI | Memoized
+
+
+def _row_rules(batch_size: Any, monitor: Any, more: str = "") -> tuple[Rule, ...]:
     return (
         ("batch_size", batch_size is None or is_count(batch_size), COUNT),
         (
             "monitor",
-            not isinstance(monitor, str) or monitor == "auto",
-            '"auto", a number of rows, None, or held-out arguments of the model',
+            not isinstance(monitor, str) or (bool(more) and monitor == "auto"),
+            f"{more}a number of rows, None, or held-out arguments of the model",
         ),
         (
             "monitor",

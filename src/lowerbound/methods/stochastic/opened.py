@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lowerbound.compute.devices import Placement, placement
+from lowerbound.compute.devices import Placement
+from lowerbound.compute.engine import derived
 from lowerbound.compute.placed import gathered
 from lowerbound.compute.spread import check_agreement
-from lowerbound.errors import ArgumentError
-from lowerbound.methods.coordinate.begin import check_partition, precision
-from lowerbound.methods.stochastic.minibatch import (
-    Before,
-    Minibatch,
-    RowPlan,
-    find_rows,
-    prepare,
-    trace_batch,
-)
-from lowerbound.methods.values import SVI
+from lowerbound.errors import ArgumentError, Residual
+from lowerbound.joint import Joint
+from lowerbound.methods.coordinate.begin import check_partition, given_values
+from lowerbound.methods.stochastic.adding_up import batch_residuals, check_locals, mask_sources
+from lowerbound.methods.stochastic.batched import ByRows
+from lowerbound.methods.stochastic.minibatch import Minibatch, prepare
+from lowerbound.methods.stochastic.row_plan import RowPlan, find_rows, trace_batch
+from lowerbound.methods.stochastic.shared_factors import Before
 from lowerbound.model import Model
+from lowerbound.run.problem import Problem
 from lowerbound.run.resume import fingerprint
 from lowerbound.source import Batches, Call, open_call
 
@@ -33,20 +32,29 @@ HELD_OUT = 1000  # at most; and no more than a twentieth of the rows
 FEWEST_HELD_OUT = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
-    """A model call opened for minibatches: its rows, and the model on the first of them."""
+    """A model call opened for minibatches: its rows, and the model on the first of them.
+
+    joint: what is derived of that, with all that keeps batches from adding up.
+    """
 
     call: Call
     plan: RowPlan
     batches: Batches
     model: Model
+    joint: Joint
     where: Placement | None
 
+    @property
+    def residuals(self) -> tuple[Residual, ...]:
+        """The terms through which batches do not add up."""
+        return self.joint.structure.residuals
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Setting:
-    """A call opened for minibatches, with the model derived on the first of them."""
+    """A call opened for minibatches, with the model compiled on the first of them."""
 
     reading: Reading
     batch: Minibatch
@@ -66,6 +74,11 @@ class Setting:
     def where(self) -> Placement | None:
         """The devices over which rows are spread."""
         return self.reading.where
+
+    @property
+    def share(self) -> int:
+        """The rows of a batch that this process has."""
+        return self.batches.size // self.batches.part[1]
 
     def start_rows(self) -> tuple[Model, Minibatch]:
         """The model on enough rows to find the components of a mixture."""
@@ -88,45 +101,50 @@ class Setting:
         return prepare(self.model, names, dtype, partition, True, batch.origins, self.before)
 
 
-def open_rows(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: SVI,
-    seed: int,
-    before: Before | None = None,
-) -> Setting:
-    """Derive the model on the first batch of its rows."""
-    reading = read_rows(function, args, kwargs, method, seed)
-    dtype = precision(method, reading.where)
-    names = reading.plan.names
+def set_up(problem: Problem, reading: Reading, method: ByRows, before: Before | None) -> Setting:
+    """Compile the model on the first batch of its rows."""
+    dtype, names = problem.computing.dtype(reading.where), reading.plan.names
     batch = prepare(reading.model, names, dtype, method.blocks, before=before)
     return Setting(reading, batch, before)
 
 
-def read_rows(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    method: SVI,
-    seed: int,
-) -> Reading:
-    """Decide which arguments are rows, and trace the model on the first batch of them."""
-    call = open_call(function, args, kwargs)
-    plan = find_rows(function, call, method.plate)
+def read_rows(problem: Problem, method: ByRows) -> Reading:
+    """Decide which arguments are rows, and derive the model on the first batch of them."""
+    function = problem.function
+    call = open_call(function, *problem.call)
+    plan = find_rows(function, call, method)
     source = call.source(plan.names)
     held_out = held_out_count(method, plan.total)
-    where = placement(method.devices)
+    where = problem.computing.placement()
     if where is not None and where.processes > 1:
-        words = fingerprint(function, args, kwargs)
+        words = fingerprint(function, *problem.call)
         check_agreement({name: zlib.crc32(text.encode()) for name, text in words.items()}, where)
     size = batch_size(method, plan.total - held_out, where)
     part = (0, 1) if where is None else (where.process, where.processes)
-    batches = Batches(source, size, seed, method.sampling, held_out, part)
+    batches = Batches(source, size, problem.seed, method.sampling, held_out, part)
     first = {n: a[0] for n, a in rows_of_batches(batches, 1, where).items()}
     model = trace_batch(function, call, plan, with_missing(first, call.masked))
     check_partition(method, model)
-    return Reading(call, plan, batches, model, where)
+    check_start(method, model)
+    joint = derived(model, method.blocks, apart=True)
+    residuals = (*joint.structure.residuals, *batch_residuals(model, joint))
+    if residuals:
+        joint = replace(joint, structure=replace(joint.structure, residuals=residuals))
+    else:
+        check_locals(model, joint)
+        mask_sources(model)
+    return Reading(call, plan, batches, model, joint, where)
+
+
+def check_start(method: ByRows, model: Model) -> None:
+    """Values to start from are those of global sites."""
+    for name in method.init if isinstance(method.init, Mapping) else ():
+        if name in model.local:
+            raise ArgumentError(
+                f"{method.name} got init for '{name}', which is local: it is solved anew in every "
+                "batch.\nExpected values of global sites."
+            )
+    given_values(model, method)
 
 
 def with_missing(rows: Mapping[str, Any], masked: Set[str]) -> dict[str, Any]:
@@ -162,7 +180,7 @@ def rows_of_batches(batches: Batches, count: int, where: Placement | None) -> di
     return gathered(own, where, axis=1)
 
 
-def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
+def batch_size(method: ByRows, rows: int, where: Placement | None) -> int:
     """Rows per step, an equal part of them on each device."""
     devices = 1 if where is None else where.count
     size = method.batch_size
@@ -170,16 +188,15 @@ def batch_size(method: SVI, rows: int, where: Placement | None) -> int:
         return min(BATCH, rows) // devices * devices or rows
     if size % devices:
         raise ArgumentError(
-            f"SVI got batch_size={size} for {devices} devices.\nExpected a multiple of {devices}, "
-            f"as many rows on each device. Use batch_size={-(-size // devices) * devices}."
+            f"{method.name} got batch_size={size} for {devices} devices.\nExpected a multiple of "
+            f"{devices}, as many rows on each device. Use batch_size="
+            f"{-(-size // devices) * devices}."
         )
     return size
 
 
-def held_out_count(method: SVI, total: int) -> int:
+def held_out_count(method: ByRows, total: int) -> int:
     """How many rows to set aside."""
-    if method.memoized and method.monitor == "auto":
-        return 0  # the ELBO itself is there to stop by
     if isinstance(method.monitor, int):
         return int(method.monitor)
     if not isinstance(method.monitor, str):

@@ -7,9 +7,8 @@ the seed and the step, so that a run can stop and go on anywhere.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -19,18 +18,13 @@ from jax import Array
 
 from lowerbound.ascent import Adaptive, RobbinsMonro, Schedule, State
 from lowerbound.ascent.schedule import StepState
-from lowerbound.compiled import partial_results_are_asked_for
 from lowerbound.compute.devices import Placement
 from lowerbound.compute.placed import compiled
 from lowerbound.methods.coordinate.progress import host
+from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.stochastic.minibatch import Minibatch
-from lowerbound.methods.values import SVI
-from lowerbound.run.bar import Bar
-from lowerbound.source.batches import Batches
-from lowerbound.store.checkpoint import Keeper
 
 CHUNK_ROWS = 65_536  # rows that one compiled chunk of steps works through
-PATIENCE = 4  # evaluations over which the gain is measured
 NOTHING = np.float64(0.0)
 LATE = 8.0  # iterate t enters the average with a weight of about t^LATE
 
@@ -44,31 +38,27 @@ class Carry(NamedTuple):
     t: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """What a run has come to: all that a checkpoint holds."""
 
     carry: Carry
-    done: int
-    elbo: np.ndarray  # noisy, one per evaluation
-    held_out: np.ndarray
-    seconds: np.ndarray
-    rows: np.ndarray
-    settled: bool = False
+    done: int = 0
+    watched: np.ndarray = field(default_factory=lambda: np.zeros(0))  # one value an evaluation
     bounds: Any = NOTHING  # the sum of noisy ELBOs since the last evaluation
 
     def document(self) -> dict[str, Any]:
         """Arrays and plain values."""
         carry = host(self.carry)
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "carry"}
         naturals, means = carry.state
         return {
-            **own,
-            "bounds": host(self.bounds),
             "naturals": naturals,
             "means": means,
             "steps": carry.steps,
             "average": carry.average,
+            "done": self.done,
+            "watched": self.watched,
+            "bounds": host(self.bounds),
         }
 
     @classmethod
@@ -159,8 +149,13 @@ def advance(
     return moved
 
 
-# --------------------------------------------------------------------------------------------------
-# The loop
+def averaged(batch: Minibatch, carry: Carry) -> State:
+    """The average of the late iterates of the global factors."""
+    naturals = tuple(
+        {**natural, **average}
+        for natural, average in zip(carry.state.naturals, carry.average, strict=True)
+    )
+    return State(naturals, batch.shared.family.means(host(naturals)))
 
 
 @dataclass(frozen=True)
@@ -179,115 +174,7 @@ class Clockwork:
         return cls(min(every, max(1, CHUNK_ROWS // size)), every, limit)
 
 
-def run_steps(
-    batch: Minibatch,
-    batches: Batches,
-    schedule: Schedule,
-    method: SVI,
-    clock: Clockwork,
-    where: Placement | None,
-    run: Run,
-    score: Callable[[State], float] | None,
-    keep: Keeper | None,
-    show: bool | None,
-) -> Run:
-    """Step until the monitor has settled or the steps are over."""
-    scale = np.asarray(batches.total / batches.size)
-    began = time.perf_counter() - (run.seconds[-1] if len(run.seconds) else 0.0)
-    fixed = batch.fixed
-    with Bar(show, clock.limit, "SVI", "step") as bar:
-        ends = (clock.every, *((keep.checkpoint.every,) if keep else ()))
-        chunks = batches.chunks(run.done, clock.chunk, clock.limit, ends)
-        try:
-            for rows in chunks:
-                inputs = batch.inputs(rows)
-                steps = len(next(iter(inputs.values())))
-                inputs = {n: _filled(a, clock.chunk) for n, a in inputs.items()}
-                # One sum from chunk to chunk: their length does not change its rounding.
-                rest = (fixed, run.carry, run.bounds, np.asarray(steps), scale)
-                carry, bounds = advance(batch, schedule, where, inputs, *rest)
-                run = replace(run, carry=carry, done=run.done + steps, bounds=bounds)
-                if run.done % clock.every == 0 or run.done >= clock.limit:
-                    bound = float(run.bounds) / (run.done % clock.every or clock.every)
-                    run = replace(run, bounds=NOTHING)
-                    run = _evaluated(batch, run, batches.size, bound, score, method, began)
-                    bar.update(run.done, _latest(run))
-                finished = run.settled or run.done >= clock.limit
-                if keep is not None and (run.done == keep.next(run.done - steps) or finished):
-                    keep.write(run.done, run.document())
-                if run.settled:
-                    break
-        except KeyboardInterrupt:
-            if not run.done or not partial_results_are_asked_for():
-                raise
-        chunks.close()
-    return run
-
-
-def _latest(run: Run) -> str:
-    if len(run.held_out):
-        return f"held-out {run.held_out[-1]:.5g} nats/row"
-    return f"noisy ELBO {run.elbo[-1]:.6g}"
-
-
-def _evaluated(
-    batch: Minibatch,
-    run: Run,
-    size: int,
-    bound: float,
-    score: Callable[[State], float] | None,
-    method: SVI,
-    began: float,
-) -> Run:
-    """The run with its history one evaluation longer; settled when the gain is small."""
-    held_out = run.held_out
-    if score is not None:
-        held_out = np.append(held_out, score(host(result_of(batch, run, method))))
-    elbo = np.append(run.elbo, bound)
-    values = held_out if score is not None else elbo
-    settled = False
-    if method.least_gain > 0 and len(values) > PATIENCE:
-        gain = values[-1] - values[-1 - PATIENCE]
-        settled = bool(gain <= method.least_gain * max(abs(values[-1]), 1e-12))
-    return replace(
-        run,
-        elbo=elbo,
-        held_out=held_out,
-        seconds=np.append(run.seconds, time.perf_counter() - began),
-        rows=np.append(run.rows, run.done * size),
-        settled=settled,
-    )
-
-
-def result_of(batch: Minibatch, run: Run, method: SVI) -> State:
-    """The global factors that the run would return now: the last ones, or their average."""
-    state = run.carry.state
-    if not method.average:
-        return state
-    naturals = tuple(
-        {**natural, **average}
-        for natural, average in zip(state.naturals, run.carry.average, strict=True)
-    )
-    return State(naturals, batch.shared.family.means(host(naturals)))
-
-
-def stop_reason(run: Run, method: SVI, clock: Clockwork) -> str:
-    """Why the run stopped, in words."""
-    what = "held-out log predictive" if len(run.held_out) else "noisy ELBO"
-    if run.settled:
-        values = run.held_out if len(run.held_out) else run.elbo
-        gain = (values[-1] - values[-1 - PATIENCE]) / max(abs(values[-1]), 1e-12)
-        return (
-            f"converged: relative gain {gain:.1e} of the {what} over the last {PATIENCE} "
-            f"evaluations, at step {run.done}, is within the tolerance {method.least_gain:g}"
-        )
-    if run.done < clock.limit:
-        return f"stopped: interrupted after step {run.done}"
-    asked = "ran the" if method.steps else "reached the limit of"
-    return f"stopped: {asked} {clock.limit} steps"
-
-
-def _filled(array: np.ndarray, steps: int) -> np.ndarray:
+def filled(array: np.ndarray, steps: int) -> np.ndarray:
     """A chunk of the usual length; the batches added are never looked at."""
     short = steps - len(array)
     return array if short == 0 else np.concatenate([array, np.repeat(array[-1:], short, axis=0)])
