@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -58,16 +59,7 @@ class Coordinates:
                     "continuous latent sites for a Gaussian on the unconstrained space. Sum the "
                     "site out of the model, or fit it by lb.CAVI().",
                 )
-        shapes: dict[str, tuple[int, ...]] = {}
-
-        def read(latents: Mapping[str, Array], data: Mapping[str, Array]) -> None:
-            messages = model._messages(latents, data, None, Inspector())
-            for name, site in model.latent.items():
-                transform = biject_to(messages[name]["fn"].support)
-                shapes[name] = tuple(transform.inverse_shape(site.shape))
-
-        latents = {n: np.broadcast_to(0.0, s.shape) for n, s in model.latent.items()}
-        jax.eval_shape(read, latents, model.arguments.data)
+        shapes = _unconstrained_shapes(model)
         fixed = {
             name: site.support
             for name, site in model.latent.items()
@@ -203,3 +195,23 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
         with model._mode():
             return execute(model.function, args, kwargs, given)
+
+
+_shapes: WeakKeyDictionary[Model, dict[str, tuple[int, ...]]] = WeakKeyDictionary()
+
+
+def _unconstrained_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """The shapes of the latent sites on the unconstrained space; the program is run once."""
+    if model not in _shapes:
+        shapes: dict[str, tuple[int, ...]] = {}
+
+        def read(latents: Mapping[str, Array], data: Mapping[str, Array]) -> None:
+            messages = model._messages(latents, data, None, Inspector())
+            for name, site in model.latent.items():
+                transform = biject_to(messages[name]["fn"].support)
+                shapes[name] = tuple(transform.inverse_shape(site.shape))
+
+        latents = {n: np.broadcast_to(0.0, s.shape) for n, s in model.latent.items()}
+        jax.eval_shape(read, latents, model.arguments.data)
+        _shapes[model] = shapes
+    return dict(_shapes[model])
