@@ -105,21 +105,22 @@ def main(arguments: list[str] | None = None) -> None:
     x = simulate(options.rows + TEST)
     x, test = x[TEST:], x[:TEST]
     print(f"n = {len(x):,}, D = {D}, K = {K}; {TEST:,} held-out rows")
-    shared = {"monitor": (test,), "precision": options.precision}
+    shared = {"monitor": (test,)}
     small, *_ = timed(x[:8192], lb.CAVI(restarts=8, max_sweeps=20), 0)
     start = {"mu": small.mean("mu"), "tau": small.mean("tau")}
     size = options.batch
     runs = {
         "CAVI, given start": lb.CAVI(tolerance=1e-5, init=start, **shared),
-        "SVI, given start": lb.SVI(batch_size=size, init=start, **shared),
+        "SVI, given start": lb.SVI(batch_size=size, details=lb.Details(init=start), **shared),
         "CAVI, own start": lb.CAVI(tolerance=1e-5, **shared),
         "SVI, own start": lb.SVI(batch_size=size, **shared),
     }
     fits: dict[str, lb.Fit] = {}
     spent: dict[str, float] = {}
     for name, method in runs.items():
-        _, cold, _ = timed(x, method, 1)
-        fit, whole, around = timed(x, method, 0)
+        with lb.computing(precision=options.precision):
+            _, cold, _ = timed(x, method, 1)
+            fit, whole, around = timed(x, method, 0)
         fits[name], spent[name] = fit, whole
         print(
             f"{name}: {whole:.2f} s ({cold:.1f} s with compilation), of which {around:.2f} s start "

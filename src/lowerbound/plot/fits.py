@@ -58,7 +58,7 @@ def _by_sweep(fit: Fit, ax: Axes) -> None:
 def _by_rows(fit: Fit, ax: Axes) -> None:
     """The history of a stochastic fit, and the ELBO of its result with two standard errors."""
     rows, values = fit.history.rows, fit.history.elbo
-    if "memoized=True" in fit.method:  # sums over all rows after every pass: nothing is noisy
+    if "Memoized" in fit.method:  # sums over all rows after every pass: nothing is noisy
         ax.plot(rows, values, ".-", color=COLOURS[0], lw=1.8, ms=8)
     else:
         if np.isfinite(values).any():  # collapsed topics have no bound on the way
