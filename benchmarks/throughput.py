@@ -65,13 +65,15 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.perf_counter()
     x = rows(options.rows)
     print(f"rows made in {time.perf_counter() - began:.1f} s, {x.nbytes / 1e9:.1f} GB on the host")
-    settings = {"batch_size": options.batch, "monitor": None, "precision": options.precision}
+    settings = {"batch_size": options.batch, "monitor": None}
     began = time.perf_counter()
-    lb.fit(mixture, x, method=lb.SVI(steps=10, **settings))
+    with lb.computing(precision=options.precision):
+        lb.fit(mixture, x, method=lb.SVI(steps=10, **settings))
     print(f"first fit of 10 steps, with compilation: {time.perf_counter() - began:.1f} s")
     steps = max(1, options.passes * len(x) // options.batch)
     began = time.perf_counter()
-    fit = lb.fit(mixture, x, method=lb.SVI(steps=steps, **settings))
+    with lb.computing(precision=options.precision):
+        fit = lb.fit(mixture, x, method=lb.SVI(steps=steps, **settings))
     whole = time.perf_counter() - began
     seconds, seen = fit.history.seconds[-1], fit.history.rows[-1]
     rate = seen / seconds

@@ -293,7 +293,7 @@ WAYS = (
         rung="gradients, a Gaussian by rows",
         alike="EM",
     ),
-    Way("auto: a stream", "auto", zoo.STREAMED, "noisy", alike="SVI"),
+    Way("auto: a stream", "auto", zoo.STREAMED, "noisy", rung="minibatches", alike="SVI"),
 )
 EVERY = tuple(way.name for way in WAYS)
 GRIDS = ("CAVI, given one scalar", "CAVI, given two scalars")
@@ -339,11 +339,6 @@ REFUSED: Listed = {
 LACKING: Listed = {
     "plan": {
         "the fit adds a note on the centring that it kept": ("Gaussian, centring chosen",),
-    },
-    "rung": {
-        "the fit names the method with the augmentation, not the one it was given": (
-            "SVI, augmented by the plan",
-        ),
     },
     "restarts": {
         "restarts are told by the ELBO of the draws that they climbed, not by that of the fit": (
