@@ -269,7 +269,7 @@ def test_a_part_is_a_step():
     assert_allclose(model.components_.T, lam, rtol=1e-8)
     assert model._run.documents == 120
     assert_array_equal(model.result_.history.rows, [60, 120])
-    assert model.result_.stop_reason == "120 documents were given, in parts"
+    assert model.result_.stop_reason == "stopped: 120 documents were given, in parts"
 
 
 @pytest.mark.parametrize("inference", ["svi", "collapsed"])

@@ -38,15 +38,16 @@ class StopError(Exception):
 
 def interrupted(model: LatentDirichletAllocation, X, looks: int, monkeypatch) -> None:
     """A fit that ends after so many looks."""
-    add, seen = Trail.add, []
+    with_look, seen = Trail.with_look, []
 
-    def counted(self, *given):
+    def counted(self, look, *given):
         if len(seen) == looks:
             raise StopError
-        seen.append(add(self, *given))
+        seen.append(look)
+        return with_look(self, look, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trail, "add", counted)
+        patch.setattr(Trail, "with_look", counted)
         with pytest.raises(StopError):
             model.fit(X)
 

@@ -122,7 +122,7 @@ def test_what_a_fit_says_of_a_run(method):
     assert sum(fit.elbo_terms.values()) == pytest.approx(fit.elbo, rel=1e-13)
     assert fit.history is found.history
     assert fit.converged == found.converged
-    assert fit.stop_reason == found.reason
+    assert fit.stop_reason == f"{'converged' if found.converged else 'stopped'}: {found.reason}"
     assert fit.method == f"{method} (native)"
     assert (fit.seed, fit.precision) == (7, "float32")
     assert fit.restarts[0].sweeps == found.steps

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -16,13 +18,25 @@ from lowerbound.compute.versions import versions
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Fit
+from lowerbound.result.plan import Plan
 from lowerbound.run.bar import Bar
 from lowerbound.run.method import Method
-from lowerbound.run.planned import Planned, Trace
+from lowerbound.run.planned import Planned, Stepped, Trace
+from lowerbound.run.problem import Problem
 from lowerbound.run.resume import of_program
 from lowerbound.store.checkpoint import Keeper
 
+S = TypeVar("S")
 BRISK = 0.25  # seconds: steps that take less become longer, so that the bar moves but not more
+
+
+@dataclass(frozen=True, eq=False)
+class Course(Generic[S]):
+    """Where a run has come to, the values on the way, and why it is over."""
+
+    state: S
+    trace: Trace
+    stop: Stop
 
 
 def carry_out(
@@ -35,48 +49,74 @@ def carry_out(
     """Run a plan from its start, or as it was `resumed`, until it has a reason to stop."""
     if planned.refusal is not None:
         raise planned.refusal
-    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
+    with steadily():
         if keep is not None:
             keep = of_program(keep, planned.program)
-        trace, stop, done = Trace(), None, 0
-        if resumed is None:
-            state = planned.init()
-        else:
-            state, done = planned.restored(resumed["state"]), resumed["done"]
-            trace = Trace(resumed["values"], resumed["seconds"])
-            stop = None if resumed["stop"] is None else Stop(**resumed["stop"])
-        began = time.perf_counter() - (trace.seconds[-1] if len(trace.seconds) else 0.0)
-        pace, longest = planned.pace
-        show = False if planned.quiet else progress
-        with Bar(show, planned.total, planned.title, planned.unit) as bar:
-            bar.update(done, "")
-            try:
-                while stop is None:
-                    due = done + pace if keep is None else min(done + pace, keep.next(done))
-                    before = time.perf_counter() - began
-                    state, info = planned.step(state, due)
-                    now = time.perf_counter() - began
-                    trace = trace.with_values(info.values, before, now)
-                    done, stop = info.done, info.stop
-                    bar.update(done, info.text)
-                    if keep is not None and (stop is not None or done == keep.next(done - 1)):
-                        keep.write(done, _document(planned, state, done, trace, stop))
-                    # Processes, whose clocks differ, must take the same steps.
-                    if planned.lockstep or now - before < BRISK:
-                        pace = min(2 * pace, longest)
-            except KeyboardInterrupt:
-                if not done or not partial_results_are_asked_for():
-                    raise
-                stop = Stop(False, f"interrupted after {planned.unit} {done}")
-        answer = planned.finish(state, trace, stop)
+        course = followed(planned, progress, keep, resumed)
+        stop = course.stop
+        answer = planned.finish(course.state, course.trace, stop)
     if not stop.converged and stop.remedy:
         warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=4)
-    return _fitted(planned, method, answer, stop)
-
-
-def _fitted(planned: Planned[Any], method: Method, answer: Answer, stop: Stop) -> Fit:
-    """The record of a finished run."""
     problem = planned.problem
+    return as_fit(problem, planned.plan, planned.records, repr(method), answer, stop)
+
+
+@contextmanager
+def steadily() -> Iterator[None]:
+    """Double precision, one thread for small matrices, and no warnings of single numbers."""
+    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
+        yield
+
+
+def followed(
+    stepped: Stepped[S],
+    progress: bool | None = None,
+    keep: Keeper | None = None,
+    resumed: Mapping[str, Any] | None = None,
+) -> Course[S]:
+    """Take steps until there is a reason to stop, or one is interrupted: the one loop."""
+    trace, stop, done = Trace(), None, 0
+    if resumed is None:
+        state = stepped.init()
+    else:
+        state, done = stepped.restored(resumed["state"]), resumed["done"]
+        trace = Trace(resumed["values"], resumed["seconds"])
+        stop = None if resumed["stop"] is None else Stop(**resumed["stop"])
+    began = time.perf_counter() - (trace.seconds[-1] if len(trace.seconds) else 0.0)
+    pace, longest = stepped.pace
+    show = False if stepped.quiet else progress
+    with Bar(show, stepped.total, stepped.title, stepped.unit) as bar:
+        bar.update(done, "")
+        try:
+            while stop is None:
+                due = done + pace if keep is None else min(done + pace, keep.next(done))
+                before = time.perf_counter() - began
+                state, info = stepped.step(state, due)
+                now = time.perf_counter() - began
+                trace = trace.with_values(info.values, before, now)
+                done, stop = info.done, info.stop
+                bar.update(done, info.text)
+                if keep is not None and (stop is not None or done == keep.next(done - 1)):
+                    keep.write(done, _document(stepped, state, done, trace, stop))
+                # Processes, whose clocks differ, must take the same steps.
+                if stepped.lockstep or now - before < BRISK:
+                    pace = min(2 * pace, longest)
+        except KeyboardInterrupt:
+            if not done or not partial_results_are_asked_for():
+                raise
+            stop = Stop(False, f"interrupted after {stepped.unit} {done}")
+    return Course(state, trace, stop)
+
+
+def as_fit(
+    problem: Problem,
+    plan: Plan,
+    sites: dict[str, dict[str, Any]],
+    method: str,
+    answer: Answer,
+    stop: Stop,
+) -> Fit:
+    """The record of a finished run."""
     args, kwargs = problem.call if answer.rows is None else answer.rows
     return Fit(
         elbo=answer.elbo,
@@ -85,9 +125,9 @@ def _fitted(planned: Planned[Any], method: Method, answer: Answer, stop: Stop) -
         restarts=answer.restarts,
         converged=stop.converged,
         stop_reason=str(stop),
-        plan=planned.plan,
+        plan=plan,
         notes=answer.notes,
-        method=repr(method),
+        method=method,
         seed=problem.seed,
         versions=versions(),
         precision=answer.precision,
@@ -96,7 +136,7 @@ def _fitted(planned: Planned[Any], method: Method, answer: Answer, stop: Stop) -
         function=problem.function,
         args=args,
         kwargs=dict(kwargs),
-        sites=planned.records,
+        sites=sites,
         blocks=answer.blocks,
         whole=answer.rows is None,
         terms=answer.terms,
@@ -107,10 +147,10 @@ def _fitted(planned: Planned[Any], method: Method, answer: Answer, stop: Stop) -
 
 
 def _document(
-    planned: Planned[Any], state: Any, done: int, trace: Trace, stop: Stop | None
+    stepped: Stepped[Any], state: Any, done: int, trace: Trace, stop: Stop | None
 ) -> dict[str, Any]:
     return {
-        "state": planned.document(state),
+        "state": stepped.document(state),
         "done": done,
         "values": np.asarray(trace.values),
         "seconds": np.asarray(trace.seconds),

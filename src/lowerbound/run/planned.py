@@ -54,17 +54,13 @@ class Trace:
         return Trace(np.concatenate([before, values]), np.concatenate([self.seconds, seconds]))
 
 
-class Planned(ABC, Generic[S]):
-    """A method's plan for a problem, ready to be carried out.
+class Stepped(ABC, Generic[S]):
+    """What the loop can run: a start, and steps from there.
 
-    refusal: raised when the plan is carried out, for what `explain` shows rather than raises.
     unit, total: what the bar counts, and up to which number. pace: how many units the first step
     may take, and how many any. lockstep: whether other processes must take the same steps.
     """
 
-    problem: Problem
-    plan: Plan
-    refusal: LowerboundError | None = None
     unit: str = "step"
     total: int = 1
     pace: tuple[int, int] = (1, 1)
@@ -72,19 +68,9 @@ class Planned(ABC, Generic[S]):
     quiet: bool = False  # no bar here: another process has one
 
     @property
+    @abstractmethod
     def title(self) -> str:
-        """What the bar calls the method."""
-        return self.plan.method
-
-    @property
-    def program(self) -> Model:
-        """The traced program that is fitted, as checkpoints know it again."""
-        return self.problem.program
-
-    @property
-    def records(self) -> dict[str, dict[str, Any]]:
-        """What a fit keeps of each latent site of q."""
-        return site_records(self.problem.program)
+        """What the bar calls it."""
 
     @abstractmethod
     def init(self) -> S:
@@ -94,10 +80,6 @@ class Planned(ABC, Generic[S]):
     def step(self, state: S, until: int) -> tuple[S, Info]:
         """Work on, up to the unit `until` or less."""
 
-    @abstractmethod
-    def finish(self, state: S, trace: Trace, stop: Stop) -> Answer:
-        """The answer; checks that it is one."""
-
     def document(self, state: S) -> dict[str, Any]:
         """A state as arrays and plain values, for a checkpoint."""
         raise NotImplementedError
@@ -105,3 +87,33 @@ class Planned(ABC, Generic[S]):
     def restored(self, document: Mapping[str, Any]) -> S:
         """The state that `document` describes."""
         raise NotImplementedError
+
+
+class Planned(Stepped[S]):
+    """A method's plan for a problem, ready to be carried out.
+
+    refusal: raised when the plan is carried out, for what `explain` shows rather than raises.
+    """
+
+    problem: Problem
+    plan: Plan
+    refusal: LowerboundError | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the method."""
+        return self.plan.method
+
+    @property
+    def program(self) -> Model:
+        """The traced program that is fitted, as checkpoints know it again."""
+        return self.problem.model
+
+    @property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """What a fit keeps of each latent site of q."""
+        return site_records(self.problem.model)
+
+    @abstractmethod
+    def finish(self, state: S, trace: Trace, stop: Stop) -> Answer:
+        """The answer; checks that it is one."""

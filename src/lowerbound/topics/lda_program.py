@@ -15,12 +15,14 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.ascent import State
-from lowerbound.compute.versions import versions
 from lowerbound.methods.stochastic.minibatch import prepare
 from lowerbound.model import trace_model
+from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Fit, site_records
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import Restart
+from lowerbound.run.loop import as_fit
+from lowerbound.run.problem import Problem
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.outcome import Run
 
@@ -78,25 +80,20 @@ def make_fit(run: Run, engine: str, precision: str) -> Fit:
     notes = [setting.why, f"{kernel}, equal to the derived one."]
     if setting.inference == "collapsed":
         notes[1] = f"{kernel}, collapsed; the ELBO is that of its topics under mean field."
-    return Fit(
-        elbo=run.elbo,
-        elbo_error=run.elbo_error,
-        history=run.history,
-        restarts=(Restart(run.elbo, run.steps, run.reason),),
-        converged=run.converged,
-        stop_reason=run.reason,
-        plan=make_plan(model, joint, setting.inference, run.corpus_size, notes),
-        method=f"{setting.inference} ({engine})",
-        seed=setting.seed,
-        versions=versions(),
-        precision=precision,
-        state=State(natural, means),
-        family=family,
-        function=latent_dirichlet_allocation,
-        args=(),
-        kwargs=call[2],
-        sites={n: s for n, s in site_records(model).items() if s["scope"] == "global"},
-        whole=False,
-        terms=run.terms,
+    stop = Stop(run.converged, run.reason)
+    answer = Answer(
+        family,
+        State(natural, means),
+        run.elbo,
+        run.history,
+        (Restart(run.elbo, run.steps, str(stop)),),
+        precision,
+        run.elbo_error,
+        run.terms,
+        rows=((), call[2]),
         plate="documents",
     )
+    plan = make_plan(model, joint, setting.inference, run.corpus_size, notes)
+    sites = {n: s for n, s in site_records(model).items() if s["scope"] == "global"}
+    problem = Problem(latent_dirichlet_allocation, (), call[2], setting.seed)
+    return as_fit(problem, plan, sites, f"{setting.inference} ({engine})", answer, stop)

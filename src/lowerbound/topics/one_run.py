@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import jax
 import numpy as np
 
-from lowerbound.run.bar import Bar
+from lowerbound.result.answer import Stop
+from lowerbound.run.loop import followed, steadily
+from lowerbound.run.planned import Info, Stepped
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.documents import Documents, joined
 from lowerbound.topics.inference import (
     Beginning,
     Inference,
+    Look,
     Reading,
     collapsed,
     coordinate_ascent,
@@ -27,7 +29,7 @@ from lowerbound.topics.looks.watch import Trail, Watch, progress_text
 from lowerbound.topics.outcome import Run, finish
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.settings import Setting
-from lowerbound.topics.standing import Standing, keeper
+from lowerbound.topics.standing import Progress, Standing, keeper
 
 PRIOR_LOOKS: Final = 2  # at least, with learned priors
 
@@ -77,6 +79,137 @@ def start(at: Beginning) -> Inference:
     return collapsed(at)
 
 
+class Passes(Stepped[Progress]):
+    """An inference a pass at a time: judged at every look, its priors learned late."""
+
+    unit = "pass"
+
+    def __init__(
+        self,
+        engine: Engine,
+        corpus: Corpus,
+        priors: Priors,
+        setting: Setting,
+        validation: tuple[float, int],
+    ) -> None:
+        self.engine, self.priors, self.setting = engine, priors, setting
+        self.reading, judged = split_corpus(corpus, *validation, setting.seed)
+        self.judge = None if judged is None else hold_out(engine, judged, setting.seed)
+        self.total = setting.passes
+        # A cache: where a run goes on from another look, the inference starts anew from there.
+        self.inference: Inference | None = None
+        self.latest: Look | None = None
+
+    @property
+    def title(self) -> str:
+        """What the bar calls it."""
+        return f"{self.setting.inference} topics"
+
+    def init(self) -> Progress:
+        """Before the first look."""
+        return Progress(Trail.of(self.setting.topics, self.reading.corpus.vocabulary))
+
+    def step(self, state: Progress, until: int) -> tuple[Progress, Info]:
+        """Looks up to the end of a pass, or to one at which the run is over."""
+        values, stop = [], None
+        while True:
+            priors = self._next_priors(state)
+            look = self._next(state, priors)
+            if look is None:
+                state, stop = self._ended(state, priors)
+                break
+            state, stop = self._judged(state, look, priors)
+            values.append(look.elbo)
+            if look.whole or stop is not None:
+                break
+        assert state.now is not None
+        done, text = int(state.now.look.passes), progress_text(state.now.look, state.now.score)
+        if stop is not None:
+            state, stop = self._better(state, stop)
+        return state, Info(done, np.asarray(values, float), text, stop)
+
+    def _next_priors(self, state: Progress) -> Priors:
+        """The priors to go on with: learned ones, once that has begun."""
+        if state.now is None:
+            return self.priors
+        if state.before is None:
+            return state.now.priors
+        setting, look = self.setting, state.now.look
+        return state.now.priors.learned(
+            rule_of(setting), look.gamma, self.engine.fetch(look.topics),
+            document=setting.learn_document, topic=setting.learn_topic,
+        )  # fmt: skip
+
+    def _next(self, state: Progress, priors: Priors) -> Look | None:
+        """The look after that of a state; None where all passes were made."""
+        engine, reading, setting = self.engine, self.reading, self.setting
+        if state.now is None:
+            first = first_topics(engine, reading, priors, setting)
+            self.inference = start(Beginning(engine, reading, priors, setting, first))
+            self.latest = next(self.inference)
+            return self.latest
+        if self.inference is None or self.latest is not state.now.look:
+            self.close()
+            look, priors_then = state.now.look, state.now.priors
+            at = Beginning(engine, reading, priors_then, setting, look.topics, look)
+            self.inference = start(at)
+            next(self.inference)
+        try:
+            self.latest = self.inference.send(priors)
+        except StopIteration:
+            return None
+        return self.latest
+
+    def _judged(self, state: Progress, look: Look, priors: Priors) -> tuple[Progress, Stop | None]:
+        """A state with one more look, and why the run is over with it."""
+        setting, judge = self.setting, self.judge
+        score = judge.score(look.topics, priors.document) if judge else float("nan")
+        trail = state.trail.with_look(look, score, self.engine.fetch(look.topics))
+        judged = judge is not None and setting.inference != "cavi"
+        seen = score if judged else look.elbo
+        scores = (*state.scores, seen) if np.isfinite(seen) else state.scores
+        now = Standing(look, priors, score)
+        new = replace(state, trail=trail, now=now, scores=scores)
+        why = Watch(setting, list(scores), judged).settled()
+        learns = setting.learn_document or setting.learn_topic
+        late = look.passes >= 0.6 * setting.passes
+        if learns and state.before is None and (why or late):
+            return replace(new, before=now, scores=()), None
+        if why and (state.before is None or len(scores) > PRIOR_LOOKS):
+            return new, Stop(True, why)
+        return new, None
+
+    def _ended(self, state: Progress, priors: Priors) -> tuple[Progress, Stop]:
+        """After the last pass, with the priors that were learned from it."""
+        now = state.now
+        assert now is not None
+        score = self.judge.score(now.look.topics, priors.document) if self.judge else now.score
+        state = replace(state, now=Standing(now.look, priors, score))
+        return state, Stop(False, f"all {self.setting.passes} passes were made")
+
+    def _better(self, state: Progress, stop: Stop) -> tuple[Progress, Stop]:
+        """The state before priors were learned, where that scored better."""
+        now, before = state.now, state.before
+        if now is None or before is None or self.judge is None or not now.score < before.score:
+            return state, stop
+        worse = "learned priors scored worse on the documents held out, and were not kept"
+        return replace(state, now=before), replace(stop, text=f"{stop.text}; {worse}")
+
+    def close(self) -> None:
+        """Read no further."""
+        if self.inference is not None:
+            self.inference.close()
+        self.inference = None
+
+    def document(self, state: Progress) -> dict[str, Any]:
+        """A state as arrays and plain values."""
+        return state.document(self.engine)
+
+    def restored(self, document: Mapping[str, Any]) -> Progress:
+        """The state that a checkpoint holds."""
+        return Progress.restored(document, self.engine)
+
+
 def run(
     engine: Engine,
     corpus: Corpus,
@@ -88,64 +221,14 @@ def run(
     checkpoint: Any = None,
 ) -> Run:
     """Fit topics to a corpus; with a `checkpoint`, the name of a file, go on from what it holds."""
-    began = time.perf_counter()
-    reading, judged = split_corpus(corpus, *validation, setting.seed)
-    judge = hold_out(engine, judged, setting.seed) if judged is not None else None
-    learns = setting.learn_document or setting.learn_topic
-    watch = Watch(setting, judged=judge is not None and setting.inference != "cavi")
-    rule, trail = rule_of(setting), Trail(setting.topics, corpus.vocabulary)
-    before: Standing | None = None
+    passes = Passes(engine, corpus, priors, setting, validation)
     keep = None
     if checkpoint is not None:
         keep = keeper(checkpoint, setting, corpus, priors, validation)
-    held = None if keep is None else keep.read(engine)
-    if held is None:
-        first = first_topics(engine, reading, priors, setting)
-        inference = start(Beginning(engine, reading, priors, setting, first))
-    else:
-        before, priors, watch.scores = held.before, held.now.priors, held.scores
-        trail, began = Trail.restored(trail, held), began - held.seconds
-        look = held.now.look
-        inference = start(Beginning(engine, reading, priors, setting, look.topics, look))
-    reason, converged = f"all {setting.passes} passes were made", False
-    doubles = jax.enable_x64(True)  # what an engine on a device returns is in float64
-    with doubles, Bar(progress, setting.passes, f"{setting.inference} topics", "pass") as bar:
-        look, score = next(inference), float("nan")
-        while True:
-            if held is None:
-                score = judge.score(look.topics, priors.document) if judge else float("nan")
-                trail.add(look, score, time.perf_counter() - began, engine)
-                seen = score if watch.judged else look.elbo
-                watch.scores += [seen] if np.isfinite(seen) else []
-                if keep is not None and look.whole:
-                    seconds = time.perf_counter() - began
-                    now = Standing(look, priors, score)
-                    keep.write(trail.progress(now, before, watch.scores, seconds), engine)
-            else:  # this look was judged before the run was interrupted
-                score, held = held.now.score, None
-            bar.update(int(look.passes), progress_text(look, score))
-            why = watch.settled()
-            late = look.passes >= 0.6 * setting.passes
-            if learns and before is None and (why or late):
-                before, watch = Standing(look, priors, score), replace(watch, scores=[])
-            elif why and (before is None or len(watch.scores) > PRIOR_LOOKS):
-                reason, converged = why, True
-                break
-            if before is not None:
-                priors = priors.learned(
-                    rule, look.gamma, engine.fetch(look.topics),
-                    document=setting.learn_document, topic=setting.learn_topic,
-                )  # fmt: skip
-            try:
-                look = inference.send(priors)
-            except StopIteration:
-                score = judge.score(look.topics, priors.document) if judge else score
-                break
-    inference.close()
-    if before is not None and judge is not None and score < before.score:
-        look, priors, score = before.look, before.priors, before.score
-        reason += "; learned priors scored worse on the documents held out, and were not kept"
-    done = finish(engine, reading, priors, setting, look, trail, score, reason, converged)
+    with steadily():  # what an engine on a device returns is in float64
+        course = followed(passes, progress, keep, None if keep is None else keep.read())
+    passes.close()
+    done = finish(engine, passes.reading, setting, course)
     if keep is not None:
         keep.remove()
     return done

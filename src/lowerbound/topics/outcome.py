@@ -9,14 +9,15 @@ import numpy as np
 from scipy.special import digamma
 
 from lowerbound.result.posterior import History
+from lowerbound.run.loop import Course
 from lowerbound.topics.corpus import Corpus
-from lowerbound.topics.inference import Look, Reading, topics_divergence
+from lowerbound.topics.inference import Reading, topics_divergence
 from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.looks.quality import top_words
-from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.priors import Priors, dirichlet_divergence
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import WORDS, Snapshots, no_snapshots
+from lowerbound.topics.standing import Progress
 
 PART: Final = 2000  # documents of a part of a corpus, from which its ELBO is found
 SAMPLED: Final = 20_000  # documents from which the ELBO of a run is found, where it is not known
@@ -44,41 +45,32 @@ class Run:
     whole: bool = True  # False: the documents came in parts, and more may come
 
 
-def finish(
-    engine: Engine,
-    reading: Reading,
-    priors: Priors,
-    setting: Setting,
-    look: Look,
-    trail: Trail,
-    score: float,
-    reason: str,
-    converged: bool,
-) -> Run:
+def finish(engine: Engine, reading: Reading, setting: Setting, course: Course[Progress]) -> Run:
     """The record of the run, with the ELBO of its topics."""
-    topics = engine.fetch(look.topics)
+    progress, now = course.state, course.state.now
+    assert now is not None
+    look, priors, topics = now.look, now.priors, engine.fetch(now.look.topics)
     # Of a stream that did not say so, the length is known after a pass.
     size = reading.count or round(look.documents / max(look.passes, 1.0))
     reading = replace(reading, count=size)
     terms, error = documents_terms(engine, reading, priors, look.topics)
     terms = {"beta": -topics_divergence(topics, priors.topic), **terms}
-    assert trail.snapshots is not None
     return Run(
         topics=topics,
         priors=priors,
         setting=setting,
-        history=trail.history(),
-        snapshots=trail.snapshots,
+        history=progress.trail.history(course.trace),
+        snapshots=progress.trail.snapshots,
         passes=look.passes,
         steps=look.steps,
         documents=look.documents,
         corpus_size=size,
-        converged=converged,
-        reason=reason,
+        converged=course.stop.converged,
+        reason=course.stop.text,
         elbo=sum(terms.values()),
         elbo_error=error,
         terms=terms,
-        held_out=score,
+        held_out=now.score,
     )
 
 

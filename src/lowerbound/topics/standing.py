@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ import numpy as np
 
 from lowerbound.errors import StorageError
 from lowerbound.store.archive import Kind, read_archive, write_archive
+from lowerbound.store.checkpoint import Checkpoint, Keeper
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference import Look
 from lowerbound.topics.inference_steps import Engine
+from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.priors import Priors
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import Snapshots
 
 KIND = Kind(
-    "topics checkpoint", 1, "LatentDirichletAllocation(checkpoint=...)",
+    "topics checkpoint", 2, "LatentDirichletAllocation(checkpoint=...)",
     "Delete the file to start anew.",
 )  # fmt: skip
 
@@ -37,71 +40,68 @@ class Standing:
 class Progress:
     """All that a run needs to go on as though it had not been interrupted."""
 
-    now: Standing
-    before: Standing | None  # the last look before priors were learned
-    scores: list[float]
-    trail: dict[str, np.ndarray]
-    snapshots: Snapshots
-    seconds: float
+    trail: Trail
+    now: Standing | None = None
+    before: Standing | None = None  # the last look before priors were learned
+    scores: tuple[float, ...] = ()  # since priors last changed their regime
 
-
-@dataclass(frozen=True)
-class Keeper:
-    """Writes and reads the checkpoint of one run."""
-
-    path: Path
-    record: dict[str, Any]  # what tells this run from others
-
-    def write(self, progress: Progress, engine: Engine) -> None:
-        """Put the file in its place, at once or not at all."""
-        document = {
-            "run": self.record,
-            "now": _plain(progress.now, engine),
-            "before": None if progress.before is None else _plain(progress.before, engine),
-            "scores": np.asarray(progress.scores, float),
-            "trail": progress.trail,
-            "snapshots": asdict(progress.snapshots),
-            "seconds": np.asarray(progress.seconds),
+    def document(self, engine: Engine) -> dict[str, Any]:
+        """Arrays and plain values."""
+        return {
+            "now": None if self.now is None else _plain(self.now, engine),
+            "before": None if self.before is None else _plain(self.before, engine),
+            "scores": np.asarray(self.scores, float),
+            "held_out": self.trail.held_out,
+            "documents": self.trail.documents,
+            "snapshots": asdict(self.trail.snapshots),
         }
-        write_archive(self.path, document, KIND)
 
-    def read(self, engine: Engine) -> Progress | None:
-        """What the file holds; None where there is none."""
-        if not self.path.exists():
+    @classmethod
+    def restored(cls, document: Mapping[str, Any], engine: Engine) -> Progress:
+        """As it was when `document` was written."""
+        shots = Snapshots(**document["snapshots"])
+        trail = Trail(document["held_out"], document["documents"], shots)
+        now, before = (
+            None if document[name] is None else _standing(document[name], engine)
+            for name in ("now", "before")
+        )
+        return cls(trail, now, before, tuple(document["scores"].tolist()))
+
+
+class OneFile(Keeper):
+    """Keeps the last whole pass of a run in one file, for the next fit with the same settings."""
+
+    def write(self, step: int, document: Mapping[str, Any]) -> None:
+        """Put the file in its place, at once or not at all."""
+        write_archive(self.directory, {"run": self.record, "progress": document}, KIND)
+
+    def read(self) -> Mapping[str, Any] | None:
+        """What the file holds, if it is of this run; None where there is none."""
+        if not self.directory.exists():
             return None
-        document = read_archive(self.path, KIND)
-        try:
-            self._check(document["run"])
-            before = document["before"]
-            return Progress(
-                now=_standing(document["now"], engine),
-                before=None if before is None else _standing(before, engine),
-                scores=np.asarray(document["scores"]).tolist(),
-                trail={n: np.asarray(a) for n, a in document["trail"].items()},
-                snapshots=Snapshots(**document["snapshots"]),
-                seconds=float(document["seconds"]),
-            )
-        except (LookupError, TypeError, AttributeError) as error:
-            raise KIND.damaged(self.path, f"its record does not fit together ({error})") from error
-
-    def remove(self) -> None:
-        """A finished run leaves nothing to go on from."""
-        self.path.unlink(missing_ok=True)
-
-    def _check(self, found: dict[str, Any]) -> None:
+        document = read_archive(self.directory, KIND)
+        if set(document) != {"run", "progress"}:
+            raise KIND.damaged(self.directory, "its record does not fit together")
+        found: Mapping[str, Any] = document["run"]
         other = [name for name, value in self.record.items() if found.get(name) != value]
         if other:
             told = ", ".join(f"{n} {found.get(n)!r} (now {self.record[n]!r})" for n in other)
             raise StorageError(
-                f"{self.path} holds the checkpoint of another fit, with {told}.\n"
+                f"{self.directory} holds the checkpoint of another fit, with {told}.\n"
                 "Expected the settings and the corpus that it was made with. Delete the file to "
                 "start anew, or name another."
             )
+        progress: Mapping[str, Any] = document["progress"]
+        return progress
+
+    def remove(self) -> None:
+        """A finished run leaves nothing to go on from."""
+        self.directory.unlink(missing_ok=True)
 
 
 def keeper(
     path: Any, setting: Setting, corpus: Corpus, priors: Priors, validation: tuple[float, int]
-) -> Keeper:
+) -> OneFile:
     """The checkpoint of a run of this setting, with these priors, on this corpus."""
     record = {n: v for n, v in asdict(setting).items() if n != "why"}
     record |= {
@@ -113,7 +113,7 @@ def keeper(
     held = corpus.held
     if held is not None:
         record["digest of documents"] = _digest(held.starts, held.words, held.counts)
-    return Keeper(Path(path), record)
+    return OneFile(Checkpoint(Path(path), every=1), record=record)
 
 
 def _digest(*arrays: np.ndarray) -> int:

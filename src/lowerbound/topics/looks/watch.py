@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from lowerbound.result.posterior import History
+from lowerbound.run.planned import Trace
 from lowerbound.topics.inference import Look
-from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.looks.quality import top_words
 from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import WORDS, Snapshots, no_snapshots
-from lowerbound.topics.standing import Progress, Standing
 
-TRAILED: Final = ("elbo", "seconds", "held_out", "documents")
 PATIENCE: Final = 3  # looks without a gain
 
 
@@ -54,55 +52,32 @@ def progress_text(look: Look, score: float) -> str:
     return f"ELBO {look.elbo:.6g}" if np.isfinite(look.elbo) else ""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Trail:
-    """What is kept of the looks."""
+    """What is kept of the looks, beside their ELBO and seconds."""
 
-    topics: int
-    vocabulary: int
-    elbo: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    held_out: list[float] = field(default_factory=list)
-    documents: list[int] = field(default_factory=list)
-    snapshots: Snapshots | None = None
+    held_out: np.ndarray  # NaN where nothing was judged
+    documents: np.ndarray
+    snapshots: Snapshots
 
-    def add(self, look: Look, score: float, seconds: float, engine: Engine) -> None:
-        """Keep a look."""
-        self.elbo.append(look.elbo)
-        self.seconds.append(seconds)
-        self.held_out.append(score)
-        self.documents.append(look.documents)
-        words = min(WORDS, self.vocabulary)
-        topics = engine.fetch(look.topics)
-        if self.snapshots is None:
-            self.snapshots = no_snapshots(self.topics, words)
-        shares = topics.sum(axis=0)
-        self.snapshots = self.snapshots.with_one(
-            look.documents, shares / shares.sum(), top_words(topics.T, words), score
+    @classmethod
+    def of(cls, topics: int, vocabulary: int) -> Trail:
+        """Of no look yet."""
+        shots = no_snapshots(topics, min(WORDS, vocabulary))
+        return cls(np.zeros(0), np.zeros(0, int), shots)
+
+    def with_look(self, look: Look, score: float, topics: np.ndarray) -> Trail:
+        """And one more."""
+        shares, words = topics.sum(axis=0), self.snapshots.words.shape[2]
+        return Trail(
+            np.append(self.held_out, score),
+            np.append(self.documents, look.documents),
+            self.snapshots.with_one(
+                look.documents, shares / shares.sum(), top_words(topics.T, words), score
+            ),
         )
 
-    def progress(
-        self, now: Standing, before: Standing | None, scores: list[float], seconds: float
-    ) -> Progress:
-        """What a checkpoint keeps of the run."""
-        assert self.snapshots is not None
-        arrays = {name: np.asarray(getattr(self, name)) for name in TRAILED}
-        return Progress(now, before, scores, arrays, self.snapshots, seconds)
-
-    @staticmethod
-    def restored(empty: Trail, held: Progress) -> Trail:
-        """The looks of a checkpoint."""
-        lists = {name: held.trail[name].tolist() for name in TRAILED}
-        return replace(empty, snapshots=held.snapshots, **lists)
-
-    def history(self) -> History:
+    def history(self, trace: Trace) -> History:
         """As the fit keeps it."""
-        scores = np.asarray(self.held_out)
-        held_out = scores if np.isfinite(scores).any() else np.zeros(0)
-        return History(
-            np.asarray(self.elbo),
-            np.asarray(self.seconds),
-            held_out,
-            np.asarray(self.documents),
-            "nats per token",
-        )
+        held_out = self.held_out if np.isfinite(self.held_out).any() else np.zeros(0)
+        return History(trace.values, trace.seconds, held_out, self.documents, "nats per token")
