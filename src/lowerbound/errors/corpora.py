@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, record
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning
 from lowerbound.errors.wording import counted, listed, short
 
 _FORMS = (
@@ -193,74 +193,64 @@ class CorpusTypeError(CorpusError, TypeError):
         )
 
 
-@record
 class CountError(CorpusError):
     """A count is not a whole number from 0 to `most`; `more` other entries are like it."""
 
-    what: str
-    document: int
-    word: int
-    name: str | None
-    value: float
-    more: int
-    most: int
-
-    def __str__(self) -> str:
-        value, most = self.value, self.most
-        where = f"word {self.word}" if self.name is None else f"word {self.word} ('{self.name}')"
+    def __init__(
+        self,
+        what: str,
+        document: int,
+        word: int,
+        name: str | None,
+        value: float,
+        more: int,
+        most: int,
+    ) -> None:
+        where = f"word {word}" if name is None else f"word {word} ('{name}')"
         shown = f"{value:.9g}" if abs(value) < 1e9 else f"{value:g}"
-        found = f"{shown} for {where} in document {self.document}"
-        if self.more:
-            found += f", and {self.more:,} more such entr{'y' if self.more == 1 else 'ies'}"
+        found = f"{shown} for {where} in document {document}"
+        if more:
+            found += f", and {more:,} more such entr{'y' if more == 1 else 'ies'}"
         if value != value:
-            text = f"{self.what} holds NaN"
+            text = f"{what} holds NaN"
             advice = "A word that does not occur has count 0: fill missing entries with 0."
         elif abs(value) == float("inf"):
-            text = f"{self.what} holds an infinite count"
+            text = f"{what} holds an infinite count"
             advice = "Correct the entry."
         elif value < 0:
-            text = f"Negative values in data passed as {self.what}"
+            text = f"Negative values in data passed as {what}"
             advice = "Correct the entry, or pass the counts before they were centred or scaled."
         elif value > most:
-            text = f"{self.what} holds a count above 2^{most.bit_length() - 1} = {most:,}"
+            text = f"{what} holds a count above 2^{most.bit_length() - 1} = {most:,}"
             advice = "float32 does not hold such counts exactly: split the document."
         else:
-            text = f"{self.what} holds a fractional count"
+            text = f"{what} holds a fractional count"
             advice = (
                 "Tf-idf weights and frequencies are not counts: use CountVectorizer in place of "
                 "TfidfVectorizer."
             )
-        return f"{text}: {found}.\nExpected whole numbers >= 0. {advice}"
+        super().__init__(f"{text}: {found}.\nExpected whole numbers >= 0. {advice}")
 
 
-@record
 class EmptyDocumentsWarning(LowerboundWarning):
     """Some documents have no words."""
 
-    what: str
-    count: int
-
-    def __str__(self) -> str:
-        one = self.count == 1
-        subject = "1 document" if one else f"{self.count:,} documents"
-        return (
-            f"{subject} of {self.what} {'has' if one else 'have'} no words: "
+    def __init__(self, what: str, count: int) -> None:
+        one = count == 1
+        subject = "1 document" if one else f"{count:,} documents"
+        super().__init__(
+            f"{subject} of {what} {'has' if one else 'have'} no words: "
             f"{'its' if one else 'their'} proportions are those of the prior."
         )
 
 
-@record
 class UnknownWordsWarning(LowerboundWarning):
     """Some tokens are not in the vocabulary and were left out."""
 
-    what: str
-    count: int
-    examples: Sequence[str]
-
-    def __str__(self) -> str:
-        return (
-            f"{_tokens(self.count)} of {self.what} {_are(self.count)} not in the vocabulary and "
-            f"left out, e.g. {listed(self.examples)}."
+    def __init__(self, what: str, count: int, examples: Sequence[str]) -> None:
+        super().__init__(
+            f"{_tokens(count)} of {what} {_are(count)} not in the vocabulary and "
+            f"left out, e.g. {listed(examples)}."
         )
 
 
