@@ -197,6 +197,27 @@ def test_what_an_error_was_made_of_are_its_fields():
     assert vars(errors.ArgumentError("some text")) == {}
 
 
+def test_a_case_of_an_error_is_of_its_class_and_has_fields_too():
+    error = errors.StreamError.used_up("generator")
+    assert type(error) is errors.StreamError
+    assert vars(error) == {"kind": "generator", "argument": None}
+    assert str(error).startswith(
+        "The source is a generator, which can be read only once.\nExpected"
+    )
+    sent = pickle.loads(pickle.dumps(error))
+    assert (type(sent), str(sent), vars(sent)) == (type(error), str(error), vars(error))
+    for cls, files in (
+        (errors.StreamError, "Parquet"),
+        (errors.CorpusFileError, ".npz or .parquet"),
+    ):
+        found = cls.no_file("rows")
+        assert type(found) is cls
+        assert str(found) == (
+            f"There is no file or folder rows.\n"
+            f"Expected a {files} file, or a folder of them. Check the path."
+        )
+
+
 def test_an_error_given_by_names_comes_back_too():
     error = errors.CertificateError(derived=1.0, expected=2.0, site="y")
     sent = pickle.loads(pickle.dumps(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lowerbound.errors.roots import LowerboundError
+from lowerbound.errors.roots import LowerboundError, case
 from lowerbound.errors.wording import prior_or_fixed, quoted
 
 
@@ -98,7 +98,7 @@ class DuplicateSiteError(LowerboundError):
 class ShapeError(LowerboundError):
     """Shapes inside the model do not fit together."""
 
-    @classmethod
+    @case
     def of_site(
         cls,
         site: str,
@@ -106,24 +106,24 @@ class ShapeError(LowerboundError):
         expected: tuple[int, ...],
         found: tuple[int, ...],
         observed: bool = True,
-    ) -> ShapeError:
+    ) -> str:
         """The value of a site does not fit the shape of its distribution."""
         kind = "observes a value" if observed else "has a value"
-        return cls(
+        return (
             f"Site '{site}' {kind} of shape {found}, its distribution has shape {expected}   "
             f"({where}).\n"
             "Expected one to broadcast to the other. Check the plates and the orientation of the "
             "arguments (a column (n, 1) is not a vector (n,))."
         )
 
-    @classmethod
+    @case
     def of_line(
         cls, where: str, source: str, site: str | None, message: str, shapes: Sequence[str]
-    ) -> ShapeError:
+    ) -> str:
         """An operation inside the model met arrays that do not fit together."""
         inside = "" if site is None else f" in site '{site}'"
         known = f"\n  Shapes: {'; '.join(shapes)}." if shapes else ""
-        return cls(
+        return (
             f"Shapes do not fit together{inside}   ({where})\n"
             f"  {source}\n"
             f"  {message}{known}\n"

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+_P = ParamSpec("_P")
+_E = TypeVar("_E", bound=BaseException)
 
 
 class _Found:
@@ -17,9 +22,7 @@ class _Found:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         error = super().__new__(cls, *args)
         if inspect.isfunction(cls.__init__):  # else the only argument is the text
-            given = inspect.signature(cls).bind(*args, **kwargs)
-            given.apply_defaults()
-            error.__dict__.update(given.arguments)
+            error.__dict__.update(_fields(cls.__init__, error, *args, **kwargs))
         return error
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -30,10 +33,34 @@ class _Found:
         def __getattr__(self, name: str) -> Any: ...
 
 
+def _fields(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by name, without the first."""
+    given = inspect.signature(function).bind(*args, **kwargs)
+    given.apply_defaults()
+    return dict(list(given.arguments.items())[1:])
+
+
 def _received(cls: type[Any], args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
     error = BaseException.__new__(cls, *args)
     error.__dict__.update(fields)
     return error
+
+
+class case(Generic[_P]):  # noqa: N801
+    """One case of an error: a function of its fields that gives the text, called on the class."""
+
+    def __init__(self, text: Callable[Concatenate[Any, _P], str]) -> None:
+        self.text = text
+        self.__doc__ = text.__doc__
+
+    def __get__(self, instance: None, owner: type[_E]) -> Callable[_P, _E]:
+        @wraps(self.text)
+        def error_of(*args: _P.args, **kwargs: _P.kwargs) -> _E:
+            error = owner(self.text(owner, *args, **kwargs))
+            error.__dict__.update(_fields(self.text, owner, *args, **kwargs))
+            return error
+
+        return error_of
 
 
 class LowerboundError(_Found, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.roots import ArgumentError, case
 from lowerbound.errors.wording import bare, counted, entry_of, quoted
 
 
@@ -99,22 +99,22 @@ class EmptyDataError(ArgumentError):
 class MissingDataError(ArgumentError):
     """Missing entries of an argument are used for something other than being observed."""
 
-    @classmethod
-    def not_observed(cls, argument: str, count: int, site: str, where: str) -> MissingDataError:
+    @case
+    def not_observed(cls, argument: str, count: int, site: str, where: str) -> str:
         """The missing entries reach the parameters of a site."""
-        return cls(
+        return (
             f"Argument '{argument}' has {counted(count, 'missing entry', 'missing entries')} that "
             f"the distribution of site '{site}' depends on   ({where}).\n"
             "Expected missing entries only in observed values. Model that variable as a latent "
             f"site: give the missing entries of '{argument}' a prior with numpyro.sample."
         )
 
-    @classmethod
+    @case
     def partial_event(
         cls, argument: str, site: str, where: str, index: tuple[int, ...], event: tuple[int, ...]
-    ) -> MissingDataError:
+    ) -> str:
         """Part of one multivariate observation is missing."""
-        return cls(
+        return (
             f"Site '{site}' has an observation that is partly missing: row {bare(index)}, "
             f"event shape {event}, argument '{argument}'   ({where}).\n"
             "Expected each event to be observed or missing as a whole. Mark the whole row as "
