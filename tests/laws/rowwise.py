@@ -40,13 +40,20 @@ class Rowwise:
         return [random_values(derived, seed) for seed in (3, 4)]
 
     @cached_property
-    def found(self) -> dict[str, Any]:
-        """Everything that the laws compare, by two compiled functions."""
+    def of_whole(self) -> dict[str, Any]:
+        """What the laws compare of all rows, by one compiled function."""
         with jax.enable_x64(True):
-            wide = quickly(partial(_whole, self.whole))(self.whole.example, self.values)
+            whole = quickly(partial(_whole, self.whole))
+            return jax.tree.map(np.asarray, whole(self.whole.example, self.values))
+
+    @cached_property
+    def of_halves(self) -> dict[str, Any]:
+        """What the laws compare of the halves, by another."""
+        with jax.enable_x64(True):
             halves = jax.tree.map(lambda *rows: np.stack(rows), *self.halves)
-            both = quickly(partial(_halves, self.half))(self.half.fixed, halves, wide["state"])
-            return jax.tree.map(np.asarray, {"whole": wide, **both})
+            both = quickly(partial(_halves, self.half))
+            found = both(self.half.fixed, halves, self.of_whole["state"])
+            return jax.tree.map(np.asarray, found)
 
 
 def _state(batch: Minibatch, arrays: Any, values: list[dict[str, Any]]) -> State:
