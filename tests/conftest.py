@@ -1,5 +1,6 @@
-"""Settings of the whole suite: one CPU device, repeatable hypothesis runs."""
+"""Settings of the whole suite: one CPU device, repeatable hypothesis runs, who runs what."""
 
+import gc
 import os
 from typing import Any
 
@@ -28,15 +29,50 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
+def pytest_collection_finish() -> None:
+    """Tracing makes objects by the million, few of them in cycles: look for these less often.
+
+    What is imported by now stays until the end, and is not looked at again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+# Files whose tests share no compiled program: long ones that run pages, or processes of their own.
+APART = (
+    "tests/compute/test_devices.py",
+    "tests/run/test_interrupt.py",
+    "tests/store/test_kill.py",
+    "tests/test_bench_programs.py",
+    "tests/test_docs.py",
+    "tests/test_examples.py",
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that share compiled programs run in one process: one model's laws, one file's tests."""
+    """Tests that share compiled programs run in one process: one model's laws, one file's tests.
+
+    What has many tests begins first, then what is apart: a long test that begins last would keep
+    one process busy and leave the others with nothing to do.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByProgram(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
             model = test.partition("[")[2]
+            if file in APART:
+                return nodeid
             return model if file.startswith("tests/laws/") and model else file
+
+        def schedule(self) -> None:
+            first = self.collection is None
+            super().schedule()
+            if first:
+                apart = [scope for scope in self.workqueue if scope.startswith(APART)]
+                for scope in reversed(apart):
+                    self.workqueue.move_to_end(scope, last=False)
 
     return ByProgram(config, log)

@@ -79,6 +79,7 @@ def test_a_tree_holds_scripts_and_notebooks_but_not_modules(tree):
         next(of_numpyro(tree / "examples"))
 
 
+@pytest.mark.slow
 def test_programs_are_fitted_as_they_are_one_row_a_model(tree, capfd):
     script, book = of_numpyro(tree)
     rows = list(rows_with_variants(script, Limits(), ["nuts", "explain"], tree / "logs"))

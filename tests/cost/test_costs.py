@@ -12,6 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.climbs import Watch
 
 import lowerbound as lb
 from lowerbound import api
@@ -26,7 +27,6 @@ from lowerbound.errors import (
     UncertifiedError,
 )
 from lowerbound.ladder.costs import cheaper, work_of
-from lowerbound.methods.gaussian.climbs import Watch
 from lowerbound.methods.gaussian.noisy import EFFORTS, affordable_effort, solve_stochastic
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.model import trace_model

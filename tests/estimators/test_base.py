@@ -94,7 +94,7 @@ def test_fitted_is_what_has_fitted_attributes():
 
 
 def test_not_fitted():
-    error = NotFittedError(Scale(), "scores")
+    error = NotFittedError("Scale", "scores")
     assert str(error) == (
         "This Scale is not fitted yet, so it has no scores.\n"
         "Expected a call of fit (or partial_fit) first."

@@ -2,10 +2,11 @@
 
 import jax
 import numpy as np
-import numpyro.distributions as dist
 import pytest
+from scipy import stats
 
 from lowerbound import errors
+from lowerbound.compiled import quickly
 from lowerbound.family.densities.rowwise import (
     covariance_rows,
     log_prob_rows,
@@ -53,34 +54,48 @@ def dense(q):
 def test_it_is_the_gaussian_with_that_covariance(own_full, shared_full):
     q = parameters(own_full, shared_full)
     whole = dense(q)
+    points = np.random.default_rng(1).normal(size=(5, SIZE))
+
+    def everything(points, key):
+        return (
+            covariance_rows(q, slice(None)),
+            covariance_rows(q, slice(3, 9)),
+            variances_rows(q),
+            log_prob_rows(q, points),
+            sample_rows(q, key, 40_000),
+        )
+
     with jax.enable_x64(True):
-        np.testing.assert_allclose(covariance_rows(q, slice(None)), whole, atol=1e-12)
-        np.testing.assert_allclose(covariance_rows(q, slice(3, 9)), whole[3:9, 3:9], atol=1e-12)
-        np.testing.assert_allclose(variances_rows(q), np.diag(whole), rtol=1e-12)
-        points = np.random.default_rng(1).normal(size=(5, SIZE))
-        law = dist.MultivariateNormal(q["loc"], whole)
-        np.testing.assert_allclose(log_prob_rows(q, points), law.log_prob(points), rtol=1e-9)
-        draws = sample_rows(q, jax.random.key(0), 40_000)
-        # Standard errors are 0.5% of the variances, or less: off by eight of them at most.
-        found = np.cov(np.asarray(draws).T)
-        spread = np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
-        np.testing.assert_allclose(found / spread, whole / spread, atol=0.04)
+        found = jax.tree.map(np.asarray, quickly(everything)(points, jax.random.key(0)))
+    covariance, part, variances, log_prob, draws = found
+    np.testing.assert_allclose(covariance, whole, atol=1e-12)
+    np.testing.assert_allclose(part, whole[3:9, 3:9], atol=1e-12)
+    np.testing.assert_allclose(variances, np.diag(whole), rtol=1e-12)
+    law = stats.multivariate_normal(q["loc"], whole)
+    np.testing.assert_allclose(log_prob, law.logpdf(points), rtol=1e-9)
+    # Standard errors are 0.5% of the variances, or less: off by eight of them at most.
+    spread = np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
+    np.testing.assert_allclose(np.cov(draws.T) / spread, whole / spread, atol=0.04)
 
 
 @pytest.mark.parametrize("own_full", [True, False])
 def test_marginals_of_sites(own_full):
     q = parameters(own_full, True)
     whole = dense(q)
-    with jax.enable_x64(True):
+
+    def everything():
         scalars = marginal_rows(q, slice(SHARED, SHARED + ROWS), (ROWS,), 0)
-        np.testing.assert_allclose(scalars.scale**2, np.diag(whole)[SHARED : SHARED + ROWS])
-        part = slice(SHARED + ROWS, SIZE)
-        pairs = marginal_rows(q, part, (ROWS, 2), 1)
+        pairs = marginal_rows(q, slice(SHARED + ROWS, SIZE), (ROWS, 2), 1)
         assert pairs.batch_shape == (ROWS,)
-        one = slice(SHARED + ROWS, SHARED + ROWS + 2)
-        np.testing.assert_allclose(pairs.covariance_matrix[0], whole[one, one], atol=1e-12)
         flat = marginal_rows(q, slice(0, SHARED), (SHARED,), 0)
-        np.testing.assert_allclose(flat.covariance_matrix, whole[:SHARED, :SHARED], atol=1e-12)
+        return scalars.scale, pairs.covariance_matrix, flat.covariance_matrix
+
+    with jax.enable_x64(True):
+        scale, pairs, flat = map(np.asarray, quickly(everything)())
+    np.testing.assert_allclose(scale**2, np.diag(whole)[SHARED : SHARED + ROWS])
+    one = slice(SHARED + ROWS, SHARED + ROWS + 2)
+    np.testing.assert_allclose(pairs[0], whole[one, one], atol=1e-12)
+    np.testing.assert_allclose(flat, whole[:SHARED, :SHARED], atol=1e-12)
 
 
 def test_many_rows_have_no_matrix_in_one_piece():

@@ -35,42 +35,48 @@ class Rowwise:
     half: Minibatch
     halves: tuple[dict[str, Any], dict[str, Any]]
 
-    @property
-    def state(self) -> State:
-        """Global factors of no special kind: those that one update from a random point gives."""
-        batch = self.whole
-        engine = batch.rows.engine
+    @cached_property
+    def values(self) -> list[dict[str, Any]]:
+        """Two random points z of the whole."""
+        batch, engine = self.whole, self.whole.rows.engine
         derived = Derived(self.case.name, batch.model, engine.joint, engine.family, engine.sweep)
-        arrays = batch.compress(batch.example)
-        values = [random_values(derived, seed) for seed in (3, 4)]
-        points = [engine.family.statistics(value, arrays) for value in values]
-        means = jax.tree.map(lambda a, b: 0.5 * (a + b), *points)
-        naturals = [{} for _ in means]
-        state = State(tuple(naturals), means)
-        for number in batch.sweep.order:
-            target = gradient(engine.joint.summands, arrays, state.means, number)
-            extra = {k: arrays[slot] for k, slot in engine.joint.blocks[number].extras.items()}
-            natural = {**target, **extra}
-            mean = engine.family.families[number].mean(natural)
-            state = state.replaced(number, natural, mean)
-        return batch.shared.take(state)
+        return [random_values(derived, seed) for seed in (3, 4)]
 
     @cached_property
-    def found(self) -> dict[str, Any]:
-        """Everything that the laws compare."""
+    def of_whole(self) -> dict[str, Any]:
+        """What the laws compare of all rows, by one compiled function."""
         with jax.enable_x64(True):
-            state = self.state
-            wide = quickly(partial(_whole, self.whole))(self.whole.example, state)
-            half = quickly(partial(_half, self.half))
-            parts = [half({**self.half.fixed, **rows}, state) for rows in self.halves]
-            both = jax.tree.map(jnp.add, *(part["kept"] for part in parts))
-            added = quickly(partial(_seen, self.half))(both, state)
-            found = {"whole": wide, "parts": tuple(parts), "added": added}
+            whole = quickly(partial(_whole, self.whole))
+            return jax.tree.map(np.asarray, whole(self.whole.example, self.values))
+
+    @cached_property
+    def of_halves(self) -> dict[str, Any]:
+        """What the laws compare of the halves, by another."""
+        with jax.enable_x64(True):
+            halves = jax.tree.map(lambda *rows: np.stack(rows), *self.halves)
+            both = quickly(partial(_halves, self.half))
+            found = both(self.half.fixed, halves, self.of_whole["state"])
             return jax.tree.map(np.asarray, found)
 
 
-def _whole(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
+def _state(batch: Minibatch, arrays: Any, values: list[dict[str, Any]]) -> State:
+    """Global factors of no special kind: those that one update between two points gives."""
+    engine = batch.rows.engine
+    points = [engine.family.statistics(value, arrays) for value in values]
+    means = jax.tree.map(lambda a, b: 0.5 * (a + b), *points)
+    state = State(tuple({} for _ in means), means)
+    for number in batch.sweep.order:
+        target = gradient(engine.joint.summands, arrays, state.means, number)
+        extra = {k: arrays[slot] for k, slot in engine.joint.blocks[number].extras.items()}
+        natural = {**target, **extra}
+        mean = engine.family.families[number].mean(natural)
+        state = state.replaced(number, natural, mean)
+    return batch.shared.take(state)
+
+
+def _whole(batch: Minibatch, inputs: Any, values: list[dict[str, Any]]) -> dict[str, Any]:
     arrays = batch.compress(inputs)
+    state = _state(batch, arrays, values)
     means = batch.shared.put(state).means
     local = batch.local(arrays, means)
     sums, entropy = batch.expected(arrays, local)
@@ -89,6 +95,7 @@ def _whole(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
     family = engine.family
     elbo += sum(family.entropy(local.naturals, local.means, arrays, n) for n in batch.rows.local)
     return {
+        "state": state,
         "seen": _seen(batch, (sums, (entropy,)), state),
         "energy": (energy(rows, arrays, merged), energy(batch.reduction.summands, reduced, merged)),
         "gradients": [
@@ -102,6 +109,14 @@ def _whole(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:
         "sweep": batch.shared.take(sweep).naturals,
         "bounds": (bound, elbo),
     }
+
+
+def _halves(batch: Minibatch, fixed: Any, halves: Any, state: State) -> dict[str, Any]:
+    """Each half, and what global factors see of both."""
+    parts = jax.vmap(lambda rows: _half(batch, {**fixed, **rows}, state))(halves)
+    both = jax.tree.map(lambda array: array.sum(axis=0), parts["kept"])
+    each = tuple(jax.tree.map(lambda array, n=n: array[n], parts) for n in range(2))
+    return {"parts": each, "added": _seen(batch, both, state)}
 
 
 def _half(batch: Minibatch, inputs: Any, state: State) -> dict[str, Any]:

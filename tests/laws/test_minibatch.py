@@ -22,7 +22,7 @@ def close(first, second, law: str, tolerance: float = 1e-10) -> None:
 
 
 def test_expected_statistics_are_all_that_global_factors_see(rows):
-    found = rows.found["whole"]
+    found = rows.of_whole
     close(*found["energy"], "energy of the rows")
     assert found["gradients"], "some global factor depends on the rows"
     for full, reduced in found["gradients"]:
@@ -43,14 +43,14 @@ def test_averaged_minibatch_targets_are_the_full_target(rows):
 def averaged_targets(rows: Rowwise) -> None:
     first = rows.whole.shared.numbers.index(rows.whole.sweep.order[0])
     tolerance = 1e-9 if len(rows.whole.rows.local) < 2 else 1e-3
-    one, two = (part["step"][first] for part in rows.found["parts"])
-    whole = rows.found["whole"]["step"][first]
+    one, two = (part["step"][first] for part in rows.of_halves["parts"])
+    whole = rows.of_whole["step"][first]
     for name in whole:
         close(0.5 * (one[name] + two[name]), whole[name], f"target of {name}", tolerance)
 
 
 def test_statistics_of_two_halves_add_up_to_those_of_the_whole(rows):
-    added, whole = rows.found["added"], rows.found["whole"]["seen"]
+    added, whole = rows.of_halves["added"], rows.of_whole["seen"]
     # Coupled local factors are found by a search, which ends a little earlier or later.
     tolerance = 1e-10 if len(rows.whole.rows.local) < 2 else 1e-3
     close(added["worth"], whole["worth"], "two shards = one", min(tolerance, 1e-5))
@@ -60,7 +60,7 @@ def test_statistics_of_two_halves_add_up_to_those_of_the_whole(rows):
 
 
 def test_rows_of_weight_zero_do_not_count(rows):
-    for part in rows.found["parts"]:
+    for part in rows.of_halves["parts"]:
         for both, kept in zip(part["added"][0], part["kept"][0], strict=True):
             close(both, kept, "a row and the others = all rows")
         for both, kept in zip(part["added"][1], part["kept"][1], strict=True):
@@ -69,7 +69,7 @@ def test_rows_of_weight_zero_do_not_count(rows):
 
 def test_a_full_batch_with_step_one_is_a_sweep(rows):
     """alg:svi with B = N and step 1 is alg:cavi, the local factors being optimal in both."""
-    found = rows.found["whole"]
+    found = rows.of_whole
     for step, sweep in zip(found["step"], found["sweep"], strict=True):
         for name in sweep:
             close(step[name], sweep[name], f"natural parameter {name}")

@@ -13,10 +13,11 @@ import pytest
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import dirichlet, norm
 
 import lowerbound as lb
 from lowerbound import errors
+from lowerbound.compiled import quickly
 from lowerbound.model import trace_model
 from lowerbound.rewrite.summing import summation
 from lowerbound.rewrite.summing.enumerated import enumerated
@@ -114,10 +115,9 @@ def test_the_sum_over_a_chain_is_that_of_the_forward_algorithm(program, density)
     summed = summation.summed()
     with jax.enable_x64(True):
         theta = {"p": jnp.asarray(P), "mu": jnp.asarray(MU)}
-        prior = dist.Dirichlet(jnp.ones((3, 3))).log_prob(theta["p"]).sum()
-        prior += dist.Normal(0.0, 2.0).log_prob(theta["mu"]).sum()
-        found = summed.log_density(theta, summed.arguments.data) - prior
-        np.testing.assert_allclose(found, density(P, MU, Y), rtol=1e-10)
+        found = float(quickly(summed.log_density)(theta, summed.arguments.data))
+    prior = 3 * np.log(2.0) + norm.logpdf(MU, 0.0, 2.0).sum()
+    np.testing.assert_allclose(found - prior, density(P, MU, Y), rtol=1e-10)
 
 
 def test_probabilities_of_a_chain_are_those_of_all_paths():
@@ -128,10 +128,14 @@ def test_probabilities_of_a_chain_are_those_of_all_paths():
     share = np.exp(logs - logsumexp(logs))
     with jax.enable_x64(True):
         theta = {"p": jnp.asarray(P), "mu": jnp.asarray(MU)}
-        weights = summation.log_weights(theta, summation.model.arguments.data)
-        found = summation.probabilities(weights)
         keys = jax.random.split(jax.random.key(0), 4000)
-        draws = jax.jit(jax.vmap(lambda key: summation.draw(weights, key)))(keys)
+
+        def both(theta, data, keys):
+            weights = summation.log_weights(theta, data)
+            draws = jax.vmap(lambda key: summation.draw(weights, key))(keys)
+            return summation.probabilities(weights), draws
+
+        found, draws = quickly(both)(theta, summation.model.arguments.data, keys)
     for name, columns in (("x0", paths[:, 0]), ("x", paths[:, 1:])):
         exact = np.tensordot(share, columns[..., None] == np.arange(3), 1)
         np.testing.assert_allclose(found[name], exact, atol=1e-10)
@@ -151,7 +155,7 @@ def test_states_that_are_summed_a_few_at_a_time(monkeypatch):
         theta = {"p": jnp.asarray(P), "mu": jnp.asarray(MU)}
 
         def found():
-            return jax.value_and_grad(lambda t: summed.log_density(t, {"y": Y}))(theta)
+            return quickly(jax.value_and_grad(lambda t: summed.log_density(t, {"y": Y})))(theta)
 
         at_once = found()
         monkeypatch.setattr(summation, "MOST_NUMBERS", 25)
@@ -202,8 +206,8 @@ def test_animals_are_chains_apart():
     rho, phi = 0.4, np.array([0.3, 0.8, 0.6, 0.9, 0.5])
     with jax.enable_x64(True):
         theta = {"rho": jnp.asarray(rho), "phi": jnp.asarray(phi)}
-        found = summed.log_density(theta, summed.arguments.data)
-        prior = dist.Beta(2.0, 2.0).log_prob(theta["phi"]).sum()
+        found = float(quickly(summed.log_density)(theta, summed.arguments.data))
+    prior = np.log(6.0 * phi * (1.0 - phi)).sum()  # Beta(2, 2); that of rho is 1
     np.testing.assert_allclose(found - prior, capture_density(HISTORY, rho, phi), rtol=1e-6)
 
 
@@ -242,8 +246,8 @@ def test_sequences_of_several_lengths():
         total += np.log(alpha.sum()) + masked
     with jax.enable_x64(True):
         theta = {"p": jnp.asarray(p), "q": jnp.asarray(q)}
-        found = summed.log_density(theta, summed.arguments.data)
-        prior = dist.Dirichlet(0.9 * jnp.eye(2) + 0.1).log_prob(theta["p"]).sum()
+        found = float(quickly(summed.log_density)(theta, summed.arguments.data))
+    prior = dirichlet.logpdf(p[0], [1.0, 0.1]) + dirichlet.logpdf(p[1], [0.1, 1.0])
     np.testing.assert_allclose(found - prior, total, rtol=1e-9)
 
 
@@ -297,7 +301,8 @@ def test_carried_values_keep_the_types_of_their_author():
     found = trace_model(model, (Y,))
     with jax.enable_x64(True):
         levels = jnp.asarray(RNG.normal(size=6))
-        value = found.log_density({"scale": jnp.asarray(0.7), "level": levels}, {"y": Y})
+        theta = {"scale": jnp.asarray(0.7), "level": levels}
+        value = quickly(found.log_density)(theta, {"y": Y})
     before = 0.9 * np.concatenate([[0.0], levels[:-1]])
     expected = norm.logpdf(levels, before, 0.7).sum() + norm.logpdf(Y, levels).sum()
     expected += np.log(2) + norm.logpdf(0.7)

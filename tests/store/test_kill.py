@@ -18,9 +18,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("name", "kills"),
     [
-        ("svi", 20),
-        *((name, 3) for name in RUNS if name != "svi"),
-        *(pytest.param(name, 20, marks=pytest.mark.slow) for name in RUNS if name != "svi"),
+        *((name, 3) for name in RUNS),
+        *(pytest.param(name, 20, marks=pytest.mark.slow) for name in RUNS),
     ],
 )
 def test_killed_runs_end_as_if_never_killed(name, kills, tmp_path):

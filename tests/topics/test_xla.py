@@ -103,7 +103,7 @@ def test_each_document_stops_on_its_own(documents, topics, rule, tolerance):
     assert 1 < expected.iterations < 100
 
 
-@pytest.mark.parametrize("precision", CLOSE)
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("iterations", [0, 3])
 def test_local_from_a_start(documents, topics, rule, precision, iterations):
@@ -446,11 +446,12 @@ def test_no_documents_are_assigned(topics):
     assert engine.word_counts(assigned).sum() == 0
 
 
-def test_four_devices_do_what_one_does():
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+def test_four_devices_do_what_one_does(precision):
     """Run in a process of its own, where JAX sees four devices."""
     flags = "--xla_force_host_platform_device_count=4"
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.topics.four_devices"],
+        [sys.executable, "-m", "tests.topics.four_devices", precision],
         cwd=ROOT,
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
         capture_output=True,
@@ -459,4 +460,4 @@ def test_four_devices_do_what_one_does():
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
-    assert ended.stdout.split() == ["float32", "float64"]
+    assert ended.stdout.split() == [precision]

@@ -4,150 +4,118 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, record
+from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning
 from lowerbound.errors.wording import quoted
 
 
-@record
-class _Decrease:
-    """The ELBO before and after a sweep, and the sites of the block that was updated."""
-
-    before: float
-    after: float
-    sweep: int
-    sites: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        cause = f", when the block of {quoted(self.sites)} was updated" if self.sites else ""
-        return (
-            f"The ELBO fell from {self.before!r} to {self.after!r} nats in sweep {self.sweep}"
-            f"{cause}.\n"
-            "Expected a coordinate sweep never to lower it. This is a fault or a loss of "
-            "precision: the fit is not reported as converged."
-        )
-
-
-class DecreasingBoundError(_Decrease, LowerboundError):
+class DecreasingBoundError(LowerboundError):
     """A coordinate sweep lowered the ELBO beyond rounding."""
 
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
 
-class DecreasingBoundWarning(_Decrease, LowerboundWarning):
+
+class DecreasingBoundWarning(LowerboundWarning):
     """A coordinate sweep lowered the ELBO beyond rounding (at run time a warning)."""
 
+    def __init__(self, before: float, after: float, sweep: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(_decrease(before, after, sweep, sites))
 
-@record
+
+def _decrease(before: float, after: float, sweep: int, sites: Sequence[str]) -> str:
+    cause = f", when the block of {quoted(sites)} was updated" if sites else ""
+    return (
+        f"The ELBO fell from {before!r} to {after!r} nats in sweep {sweep}{cause}.\n"
+        "Expected a coordinate sweep never to lower it. This is a fault or a loss of precision: "
+        "the fit is not reported as converged."
+    )
+
+
 class ZeroDensityError(LowerboundError):
     """A fit reaches where the density is zero, so that its bound is not finite.
 
     `share` of its draws have density zero; `sites` says in lines which sites are to blame.
     """
 
-    share: float
-    draws: int
-    sites: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        found = (
-            f"The ELBO is not finite: the density is zero, or no number, at {self.share:.1%} of "
-            f"{self.draws} draws of q."
-        )
-        return _with_lines(
-            found,
-            self.sites,
+    def __init__(self, share: float, draws: int, sites: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"The ELBO is not finite: the density is zero, or no number, at {share:.1%} of "
+            f"{draws} draws of q.\n{_lines(sites)}"
             "Expected a density that is positive nearly everywhere that q reaches. Give the sites "
             "supports that leave out what is impossible (a truncated prior, bounds of a Uniform), "
             "write the program so that it is finite there, or use "
-            "method=lb.Gaussian(init={site: value, ...}) to start well inside.",
+            "method=lb.Gaussian(init={site: value, ...}) to start well inside."
         )
 
 
-@record
 class NoFiniteStartError(LowerboundError):
-    """The log density is not finite at any point tried."""
+    """The log density, or `what` is named, is not finite at any point tried.
 
-    tried: int
-    sites: Sequence[str]
-    what: str = "log density"
+    `sites` says in lines which sites are to blame.
+    """
 
-    def __str__(self) -> str:
-        found = (
-            f"The {self.what} is not finite at any of {self.tried} starting points: the median of "
-            "the prior, zero, and points around them."
-        )
-        return _with_lines(
-            found,
-            self.sites,
+    def __init__(self, tried: int, sites: Sequence[str], what: str = "log density") -> None:
+        super().__init__(
+            f"The {what} is not finite at any of {tried} starting points: the median of the "
+            f"prior, zero, and points around them.\n{_lines(sites)}"
             "Expected a point where it is finite. Give one with lb.Gaussian(init={site: value, "
-            "...}), or correct the data or the prior of that site.",
+            "...}), or correct the data or the prior of that site."
         )
 
 
-def _with_lines(found: str, lines: Sequence[str], expected: str) -> str:
-    return "\n".join([found, *(f"  {line}" for line in lines), expected])
+def _lines(sites: Sequence[str]) -> str:
+    return "".join(f"  {site}\n" for site in sites)
 
 
-@record
 class NoFiniteBoundError(LowerboundError):
     """The ELBO is finite at no start."""
 
-    tried: int
-
-    def __str__(self) -> str:
-        return (
-            f"The ELBO is finite at none of {self.tried} starting points of the Gaussian.\n"
+    def __init__(self, tried: int) -> None:
+        super().__init__(
+            f"The ELBO is finite at none of {tried} starting points of the Gaussian.\n"
             "Expected a point where it is. Give one with lb.Over(..., lb.Gaussian(init={site: "
             "value, ...}))."
         )
 
 
-@record
 class ImproperFactorError(ArgumentError):
     """The optimal factor of some sites has no finite integral."""
 
-    sites: Sequence[str]
-
-    def __str__(self) -> str:
-        sites = quoted(self.sites)
-        return (
-            f"The optimal factor of {sites} is improper: the data and the prior leave a direction "
-            f"of it undetermined.\nExpected a proper posterior. Give {sites} a proper prior."
+    def __init__(self, sites: Sequence[str]) -> None:
+        names = quoted(sites)
+        super().__init__(
+            f"The optimal factor of {names} is improper: the data and the prior leave a direction "
+            f"of it undetermined.\nExpected a proper posterior. Give {names} a proper prior."
         )
 
 
-@record
 class ImproperPosteriorError(LowerboundError):
     """The posterior has a flat direction; `shown` where its priors are flat along it too."""
 
-    entries: Sequence[str]
-    shown: bool = True
-
-    def __str__(self) -> str:
-        names = quoted(self.entries)
-        if self.shown:
-            return (
-                "The posterior is improper: its log density is flat, or rises for ever, along "
-                f"{names} on the unconstrained space.\n"
-                f"Expected a posterior that integrates to one. Give {names} a proper prior, or "
-                "drop what the data cannot tell apart."
-            )
-        return (
+    def __init__(self, entries: Sequence[str], shown: bool = True) -> None:
+        names = quoted(entries)
+        text = (
+            f"The posterior is improper: its log density is flat, or rises for ever, along {names} "
+            "on the unconstrained space.\n"
+            f"Expected a posterior that integrates to one. Give {names} a proper prior, or drop "
+            "what the data cannot tell apart."
+        )
+        unknown = (
             f"The Gaussian runs off along {names} on the unconstrained space: as far as it was "
             "followed, the log density is flat there, or rises.\n"
             "Expected a posterior that ends. Start near its mass with lb.Gaussian(init={site: "
             f"value, ...}}), give {names} a narrower prior, or drop what the data cannot tell "
             "apart."
         )
+        super().__init__(text if shown else unknown)
 
 
-@record
 class NoModeError(LowerboundError):
     """The log density has no maximum."""
 
-    entries: Sequence[str]
-
-    def __str__(self) -> str:
-        return (
-            f"The log density has no mode: it goes on rising along {quoted(self.entries)} on the "
+    def __init__(self, entries: Sequence[str]) -> None:
+        super().__init__(
+            f"The log density has no mode: it goes on rising along {quoted(entries)} on the "
             "unconstrained space, as that of a hierarchy does where its scale goes to zero.\n"
             "Expected a maximum for Laplace's approximation. Use lb.Gaussian(), which averages "
             "over the density instead."

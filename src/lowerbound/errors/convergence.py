@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from lowerbound.errors.roots import LowerboundWarning, record
+from lowerbound.errors.roots import LowerboundWarning
 
 
-@record
 class ConvergenceWarning(LowerboundWarning):
     """A fit stopped before it converged."""
 
-    reason: str
-    remedy: str = "Raise the limit, or loosen tolerance."
-
-    def __str__(self) -> str:
-        return f"The fit stopped before it converged: {self.reason}.\n{self.remedy}"
+    def __init__(self, reason: str, remedy: str = "Raise the limit, or loosen tolerance.") -> None:
+        super().__init__(f"The fit stopped before it converged: {reason}.\n{remedy}")
 
 
-@record
 class LadderWarning(LowerboundWarning):
     """A rung of the ladder did not hold when it was tried, and the next one was taken."""
 
-    tried: str
-    reason: str
-    taken: str
-
-    def __str__(self) -> str:
-        return (
-            f"The rung '{self.tried}', which lb.explain names, was given up: {self.reason} The fit "
-            f"is that of the rung '{self.taken}' instead; fit.plan says what it did."
+    def __init__(self, tried: str, reason: str, taken: str) -> None:
+        super().__init__(
+            f"The rung '{tried}', which lb.explain names, was given up: {reason} The fit "
+            f"is that of the rung '{taken}' instead; fit.plan says what it did."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, record
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case
 from lowerbound.errors.wording import counted, listed, short
 
 _FORMS = (
@@ -18,127 +18,125 @@ _FORMS = (
 class CorpusError(ArgumentError):
     """A corpus cannot be read as bags of words."""
 
-    @classmethod
-    def raw_text(cls, what: str, text: str, document: int | None = None) -> CorpusError:
+    @case
+    def raw_text(cls, what: str, text: str, document: int | None = None) -> str:
         """A document is a string that is not split into words."""
         held = f"{what} is a string" if document is None else f"Document {document} of {what} is"
         held += " that names no file" if document is None else " a string"
-        return cls(
+        return (
             f"{held}: {short(text)}.\n"
             "Expected documents as lists of tokens, or counts. Split each into tokens, "
             "[text.split() for text in texts], or count the words with "
             "sklearn.feature_extraction.text.CountVectorizer().fit_transform(texts)."
         )
 
-    @classmethod
-    def one_dimension(cls, what: str, shape: tuple[int, ...]) -> CorpusError:
+    @case
+    def one_dimension(cls, what: str, shape: tuple[int, ...]) -> str:
         """An array is not two-dimensional."""
-        return cls(
+        return (
             f"{what} is an array of {len(shape)} dimension{'' if len(shape) == 1 else 's'}, "
             f"shape {shape}.\n"
             "Expected counts with one row per document and one column per word. Reshape your data: "
             f"{what}.reshape(1, -1) is one document."
         )
 
-    @classmethod
-    def ragged(cls, what: str) -> CorpusError:
+    @case
+    def ragged(cls, what: str) -> str:
         """Lists of numbers have different lengths."""
-        return cls(
+        return (
             f"{what} is a list of lists of numbers whose lengths differ.\n"
             "Expected one count for every word in each of them. Give word numbers as bags of words "
             "[(id, count), ...], or tokens as strings."
         )
 
-    @classmethod
-    def row_of_numbers(cls, what: str, document: int) -> CorpusError:
+    @case
+    def row_of_numbers(cls, what: str, document: int) -> str:
         """A document of a stream is a list of numbers, which may be counts or word numbers."""
-        return cls(
+        return (
             f"Document {document} of {what} is a list of numbers.\n"
             "Expected a list of tokens (strings), a bag of words [(id, count), ...], or a chunk of "
             "documents as a sparse matrix. Give counts as scipy.sparse.csr_array(rows)."
         )
 
-    @classmethod
-    def not_a_chunk(cls, what: str, document: int, kind: str) -> CorpusError:
+    @case
+    def not_a_chunk(cls, what: str, document: int, kind: str) -> str:
         """An item of a stream of chunks is a single document."""
-        return cls(
+        return (
             f"{what} gave a {kind} after {document} documents; before, it gave chunks.\n"
             "Expected a sparse matrix of counts, or Documents, every time. Give every chunk the "
             "same form."
         )
 
-    @classmethod
-    def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> CorpusError:
+    @case
+    def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> str:
         """A dense array holds too many numbers, most of them 0."""
-        return cls(
+        return (
             f"{what} is dense, shape {shape}: {shape[0] * shape[1]:,} numbers.\n"
             f"Expected at most {most:,}. Convert it to sparse rows: "
             f"scipy.sparse.csr_array({what}), better where the words are counted."
         )
 
-    @classmethod
-    def no_documents(cls, what: str) -> CorpusError:
+    @case
+    def no_documents(cls, what: str) -> str:
         """The corpus has no documents."""
-        return cls(
+        return (
             f"{what} has 0 documents.\n"
             "Expected at least one. Check the selection or the files that it comes from."
         )
 
-    @classmethod
-    def no_tokens(
-        cls, what: str, documents: int, unknown: int, examples: Sequence[str]
-    ) -> CorpusError:
+    @case
+    def no_tokens(cls, what: str, documents: int, unknown: int, examples: Sequence[str]) -> str:
         """All documents are empty."""
         cause = (
             f": {_tokens(unknown)} {_are(unknown)} not in the vocabulary ({listed(examples)})"
             if unknown
             else ""
         )
-        return cls(
+        return (
             f"{what} has {counted(documents, 'document', 'documents')} and no word{cause}.\n"
             "Expected at least one count above 0. Check how words were split and counted, and the "
             "vocabulary."
         )
 
-    @classmethod
-    def no_columns(cls, what: str, documents: int) -> CorpusError:
+    @case
+    def no_columns(cls, what: str, documents: int) -> str:
         """A matrix has no columns."""
-        return cls(
+        return (
             f"{what} has 0 feature(s) (shape=({documents}, 0)) while a minimum of 1 is required.\n"
             "Expected one column per word. Check how the words were chosen."
         )
 
-    @classmethod
-    def used_up(cls, what: str, kind: str) -> CorpusError:
+    @case
+    def used_up(cls, what: str, kind: str) -> str:
         """An iterator can be read only once."""
-        return cls(
+        return (
             f"{what} is a {kind}, which can be read only once.\n"
             "Expected an object that can be iterated again for every pass: a list, or a class "
             "whose __iter__ starts afresh. Or use partial_fit chunk by chunk."
         )
 
-    @classmethod
-    def changed(cls, what: str, found: int, count: int) -> CorpusError:
+    @case
+    def changed(cls, what: str, found: int, count: int) -> str:
         """A pass gave another number of documents than there were."""
-        return cls(
+        return (
             f"A pass over {what} gave {found} documents; it has {count}.\n"
             "Expected the same documents in every pass. Let __iter__ start afresh, and __len__ be "
             "the number of documents."
         )
 
-    @classmethod
-    def not_valid(cls, what: str, reason: str) -> CorpusError:
+    @case
+    def not_valid(cls, what: str, reason: str) -> str:
         """The arrays of a sparse matrix contradict each other."""
-        return cls(
+        return (
             f"{what} is not a valid sparse matrix: {reason}.\n"
             f"Expected word numbers below its number of columns. Check how its arrays were made: "
             f"{what}.check_format() says more."
         )
 
-    @classmethod
-    def masked(cls, what: str, count: int) -> CorpusError:
+    @case
+    def masked(cls, what: str, count: int) -> str:
         """Entries are marked as missing."""
-        return cls(
+        return (
             f"{what} has {counted(count, 'masked entry', 'masked entries')}.\n"
             "Expected counts. A word that does not occur has count 0: "
             f"{what}.filled(0), where that is what the mask means."
@@ -148,119 +146,107 @@ class CorpusError(ArgumentError):
 class CorpusTypeError(CorpusError, TypeError):
     """The corpus, a document or a token is of a type that means nothing here."""
 
-    @classmethod
-    def of_corpus(cls, what: str, kind: str) -> CorpusTypeError:
+    @case
+    def of_corpus(cls, what: str, kind: str) -> str:
         """The corpus itself."""
-        return cls(f"{what} is a {kind}.\n{_FORMS}")
+        return f"{what} is a {kind}.\n{_FORMS}"
 
-    @classmethod
-    def of_numbers(cls, what: str, dtype: str, reason: str = "") -> CorpusTypeError:
+    @case
+    def of_numbers(cls, what: str, dtype: str, reason: str = "") -> str:
         """An array does not hold real numbers."""
         found = f"{what} has dtype {dtype}"
         if dtype.startswith("complex"):
             found += " (Complex data not supported)"
-        return cls(
+        return (
             f"{found}{': ' if reason else ''}{reason}.\n"
             "Expected counts: whole numbers >= 0. Convert it to numbers, or pass documents as "
             "lists of tokens."
         )
 
-    @classmethod
-    def of_column(cls, what: str, column: Any, dtype: str) -> CorpusTypeError:
+    @case
+    def of_column(cls, what: str, column: Any, dtype: str) -> str:
         """A column of a data frame does not hold numbers."""
-        return cls(
+        return (
             f"Column {column!r} of {what} has dtype {dtype}.\n"
             "Expected one column of counts per word. Leave the column out, "
             f"or pass {what}[{column!r}] alone if its entries are lists of tokens."
         )
 
-    @classmethod
-    def of_document(cls, what: str, document: int, kind: str, like: str) -> CorpusTypeError:
+    @case
+    def of_document(cls, what: str, document: int, kind: str, like: str) -> str:
         """A document is not like the others, or of no known form."""
-        return cls(
+        return (
             f"Document {document} of {what} is a {kind}.\n"
             f"Expected {like}. Bring every document into the same form."
         )
 
-    @classmethod
-    def of_entry(
-        cls, what: str, document: int, place: int, value: Any, like: str
-    ) -> CorpusTypeError:
+    @case
+    def of_entry(cls, what: str, document: int, place: int, value: Any, like: str) -> str:
         """An entry of a document is neither a token nor a pair of word and count."""
-        return cls(
+        return (
             f"Document {document} of {what} holds {short(value)} at place {place}.\n"
             f"Expected {like}. Drop missing entries, and give all documents the same form."
         )
 
 
-@record
 class CountError(CorpusError):
     """A count is not a whole number from 0 to `most`; `more` other entries are like it."""
 
-    what: str
-    document: int
-    word: int
-    name: str | None
-    value: float
-    more: int
-    most: int
-
-    def __str__(self) -> str:
-        value, most = self.value, self.most
-        where = f"word {self.word}" if self.name is None else f"word {self.word} ('{self.name}')"
+    def __init__(
+        self,
+        what: str,
+        document: int,
+        word: int,
+        name: str | None,
+        value: float,
+        more: int,
+        most: int,
+    ) -> None:
+        where = f"word {word}" if name is None else f"word {word} ('{name}')"
         shown = f"{value:.9g}" if abs(value) < 1e9 else f"{value:g}"
-        found = f"{shown} for {where} in document {self.document}"
-        if self.more:
-            found += f", and {self.more:,} more such entr{'y' if self.more == 1 else 'ies'}"
+        found = f"{shown} for {where} in document {document}"
+        if more:
+            found += f", and {more:,} more such entr{'y' if more == 1 else 'ies'}"
         if value != value:
-            text = f"{self.what} holds NaN"
+            text = f"{what} holds NaN"
             advice = "A word that does not occur has count 0: fill missing entries with 0."
         elif abs(value) == float("inf"):
-            text = f"{self.what} holds an infinite count"
+            text = f"{what} holds an infinite count"
             advice = "Correct the entry."
         elif value < 0:
-            text = f"Negative values in data passed as {self.what}"
+            text = f"Negative values in data passed as {what}"
             advice = "Correct the entry, or pass the counts before they were centred or scaled."
         elif value > most:
-            text = f"{self.what} holds a count above 2^{most.bit_length() - 1} = {most:,}"
+            text = f"{what} holds a count above 2^{most.bit_length() - 1} = {most:,}"
             advice = "float32 does not hold such counts exactly: split the document."
         else:
-            text = f"{self.what} holds a fractional count"
+            text = f"{what} holds a fractional count"
             advice = (
                 "Tf-idf weights and frequencies are not counts: use CountVectorizer in place of "
                 "TfidfVectorizer."
             )
-        return f"{text}: {found}.\nExpected whole numbers >= 0. {advice}"
+        super().__init__(f"{text}: {found}.\nExpected whole numbers >= 0. {advice}")
 
 
-@record
 class EmptyDocumentsWarning(LowerboundWarning):
     """Some documents have no words."""
 
-    what: str
-    count: int
-
-    def __str__(self) -> str:
-        one = self.count == 1
-        subject = "1 document" if one else f"{self.count:,} documents"
-        return (
-            f"{subject} of {self.what} {'has' if one else 'have'} no words: "
+    def __init__(self, what: str, count: int) -> None:
+        one = count == 1
+        subject = "1 document" if one else f"{count:,} documents"
+        super().__init__(
+            f"{subject} of {what} {'has' if one else 'have'} no words: "
             f"{'its' if one else 'their'} proportions are those of the prior."
         )
 
 
-@record
 class UnknownWordsWarning(LowerboundWarning):
     """Some tokens are not in the vocabulary and were left out."""
 
-    what: str
-    count: int
-    examples: Sequence[str]
-
-    def __str__(self) -> str:
-        return (
-            f"{_tokens(self.count)} of {self.what} {_are(self.count)} not in the vocabulary and "
-            f"left out, e.g. {listed(self.examples)}."
+    def __init__(self, what: str, count: int, examples: Sequence[str]) -> None:
+        super().__init__(
+            f"{_tokens(count)} of {what} {_are(count)} not in the vocabulary and "
+            f"left out, e.g. {listed(examples)}."
         )
 
 

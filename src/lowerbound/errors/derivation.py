@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from lowerbound.errors.roots import LowerboundError, record
+from lowerbound.errors.roots import LowerboundError
 from lowerbound.errors.wording import quoted
 
 
@@ -45,7 +44,7 @@ class Residual:
 class NotConjugateError(LowerboundError):
     """Exact coordinate updates were asked for where log p is not affine in the statistics."""
 
-    remedy: ClassVar[str] = (
+    remedy: str = (
         'Use method="auto": quadrature, a few scalars on a grid or a Gaussian, where no exact '
         "update exists. Or augment the site: lb.Augmented({site: ...}, lb.CAVI())."
     )
@@ -53,10 +52,10 @@ class NotConjugateError(LowerboundError):
     def __init__(
         self, residuals: Sequence[Residual], method: str = "CAVI", remedy: str | None = None
     ) -> None:
-        self.residuals = tuple(residuals)
+        self.residuals, self.remedy = tuple(residuals), remedy or type(self).remedy
         first = f"{method} needs log p to be affine in the statistics of every latent site."
         residual_lines = [line for residual in self.residuals for line in residual.lines()]
-        super().__init__("\n".join([first, *residual_lines, remedy or self.remedy]))
+        super().__init__("\n".join([first, *residual_lines, self.remedy]))
 
     def of_batches(self, method: str, streamed: bool) -> NotConjugateError:
         """The same of a fit that reads its rows in batches, of a stream where no other can."""
@@ -71,57 +70,47 @@ class NotConjugateError(LowerboundError):
         return NotConjugateError(self.residuals, method, remedy)
 
 
-@record
 class BlockError(LowerboundError):
     """The statistics of some sites match no factor q_j of the variational density."""
-
-    sites: Sequence[str]
-    reason: str
-    where: str = ""
-    remedy: str = "Rewrite the model so that each site has one conjugate role."
 
     @classmethod
     def together(cls, sites: Sequence[str], reason: str) -> BlockError:
         """Sites that were to share a factor."""
         return cls(sites, reason, remedy="Leave them in separate blocks.")
 
-    def __str__(self) -> str:
-        place = f"   ({self.where})" if self.where else ""
-        return f"No factor q for {quoted(self.sites)}: {self.reason}{place}.\n{self.remedy}"
+    def __init__(
+        self,
+        sites: Sequence[str],
+        reason: str,
+        where: str = "",
+        remedy: str = "Rewrite the model so that each site has one conjugate role.",
+    ) -> None:
+        place = f"   ({where})" if where else ""
+        super().__init__(f"No factor q for {quoted(sites)}: {reason}{place}.\n{remedy}")
 
 
-@record
 class CertificateError(LowerboundError):
     """The derived form of log p differs from NumPyro's own log density."""
 
-    derived: float
-    expected: float
-    site: str | None = None
-
-    def __str__(self) -> str:
-        whole = self.site is None
-        part = "log p(x, z)" if whole else f"the log density of site '{self.site}'"
-        return (
-            f"The derived form of {part} is {self.derived!r} at a draw from the prior; "
-            f"NumPyro's log density is {self.expected!r}.\n"
+    def __init__(self, derived: float, expected: float, site: str | None = None) -> None:
+        part = "log p(x, z)" if site is None else f"the log density of site '{site}'"
+        super().__init__(
+            f"The derived form of {part} is {derived!r} at a draw from the prior; "
+            f"NumPyro's log density is {expected!r}.\n"
             "Expected equality up to rounding. This is a fault of the derivation, not of the "
             "model: please report it with the model."
         )
 
 
-@record
 class UncertifiedError(LowerboundError):
     """No point was found at which the derived form of log p could be checked."""
 
-    tried: int
-    sites: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        last = f" Where it was tried last, {quoted(self.sites)} has density zero."
-        return (
+    def __init__(self, tried: int, sites: Sequence[str] = ()) -> None:
+        last = f" Where it was tried last, {quoted(sites)} has density zero."
+        super().__init__(
             f"The derived form of log p(x, z) could not be checked: the log density is not finite "
-            f"at any of {self.tried} points, with the likeliest value of every discrete site at "
-            f"each.{last if self.sites else ''}\n"
+            f"at any of {tried} points, with the likeliest value of every discrete site at "
+            f"each.{last if sites else ''}\n"
             "Expected points of positive density, to compare it with NumPyro's own there. Check "
             "the data against the model: an impossible value, or a scale that underflows. "
             "lb.fit(..., method=lb.Gaussian(init={site: value, ...})) needs no derivation."

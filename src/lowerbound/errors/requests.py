@@ -5,55 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, record
+from lowerbound.errors.roots import ArgumentError
 
 
-@record
 class SettingError(ArgumentError):
     """A setting has a value that means nothing; `caller` is what it was given to, if named.
 
     `context` follows the value: that of which it would have to be one, or fit to.
     """
 
-    caller: str
-    setting: str
-    value: Any
-    expected: str
-    context: str = ""
-
-    def __str__(self) -> str:
-        got = f"{self.caller} got " if self.caller else ""
-        return f"{got}{self.setting}={self.value!r}{self.context}.\nExpected {self.expected}."
+    def __init__(
+        self, caller: str, setting: str, value: Any, expected: str, context: str = ""
+    ) -> None:
+        got = f"{caller} got " if caller else ""
+        super().__init__(f"{got}{setting}={value!r}{context}.\nExpected {expected}.")
 
 
-@record
 class UnknownSiteError(ArgumentError):
     """A site is named that there is not; `request` is all that is said before its name."""
 
-    request: str
-    site: str
-    known: Sequence[str]
-    which: str = "is no latent site of the model"
-
-    def __str__(self) -> str:
-        return (
-            f"{self.request} '{self.site}', which {self.which}.\n"
-            f"Expected names among {', '.join(self.known)}."
+    def __init__(
+        self,
+        request: str,
+        site: str,
+        known: Sequence[str],
+        which: str = "is no latent site of the model",
+    ) -> None:
+        super().__init__(
+            f"{request} '{site}', which {which}.\nExpected names among {', '.join(known)}."
         )
 
 
-@record
 class ReservedNameError(ArgumentError):
     """The model has an argument whose name `fit` keeps for itself."""
 
-    argument: str
-    model: str
-
-    def __str__(self) -> str:
-        return (
-            f"The model {self.model} has an argument '{self.argument}', a name that fit keeps for "
+    def __init__(self, argument: str, model: str) -> None:
+        super().__init__(
+            f"The model {model} has an argument '{argument}', a name that fit keeps for "
             "itself.\nFix it beforehand, functools.partial(model, "
-            f"{self.argument}=...), or rename the argument."
+            f"{argument}=...), or rename the argument."
         )
 
 
@@ -72,26 +62,19 @@ class AugmentationError(ArgumentError):
         return cls.of_site(site, where, f"is a latent {law}", f"{expected} augment")
 
 
-@record
 class NotSpreadError(ArgumentError):
     """Devices were asked for, and the rows of the model cannot be told apart."""
 
-    reason: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"devices spreads the rows of the data, but {self.reason}.\n{self.remedy}"
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"devices spreads the rows of the data, but {reason}.\n{remedy}")
 
 
-@record
 class NoStructureError(ArgumentError):
     """A structured covariance was asked for where all entries meet."""
 
-    size: int
-
-    def __str__(self) -> str:
-        return (
-            f'Gaussian got rank="structured" for a posterior of {self.size} dimensions in which no '
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            f'Gaussian got rank="structured" for a posterior of {size} dimensions in which no '
             "order of the unconstrained entries makes the second derivatives of log p banded with "
             "a border.\n"
             "Expected units that are independent given the other sites, or a Markov chain. Use "
@@ -102,9 +85,9 @@ class NoStructureError(ArgumentError):
 class NotFittedError(ArgumentError, AttributeError):
     """An estimator was used before `fit`."""
 
-    def __init__(self, estimator: object, wanted: str) -> None:
+    def __init__(self, estimator: str, wanted: str) -> None:
         super().__init__(
-            f"This {type(estimator).__name__} is not fitted yet, so it has no {wanted}.\n"
+            f"This {estimator} is not fitted yet, so it has no {wanted}.\n"
             "Expected a call of fit (or partial_fit) first."
         )
 
@@ -112,8 +95,8 @@ class NotFittedError(ArgumentError, AttributeError):
 class UnfittedModelError(ArgumentError):
     """A picture or an export was asked of a model that has no topics yet."""
 
-    def __init__(self, where: str, model: object, missing: str) -> None:
+    def __init__(self, caller: str, model: str, missing: str) -> None:
         super().__init__(
-            f"{where} got a {type(model).__name__} without `{missing}`.\n"
+            f"{caller} got a {model} without `{missing}`.\n"
             "Expected a fitted topic model: call its fit first."
         )

@@ -1,35 +1,69 @@
-"""What all errors and warnings are: records of what was found, which say themselves in words."""
+"""What all errors and warnings are: what was found, and how to say it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-_Class = TypeVar("_Class", bound=type)
-
-
-@dataclass_transform(eq_default=False)
-def record(cls: _Class) -> _Class:
-    """An error whose arguments are its fields; `__str__` builds the text from them."""
-    return dataclass(eq=False)(cls)  # type: ignore[return-value]
+_P = ParamSpec("_P")
+_E = TypeVar("_E", bound=BaseException)
 
 
-class _Sent:
-    """Pickled by its fields, so that an error of a worker process arrives as it was raised."""
+class _Found:
+    """The arguments of the constructor are fields; they are kept when it is pickled.
+
+    So an error of a worker process arrives as it was raised.
+    """
 
     args: tuple[Any, ...]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        error = super().__new__(cls, *args)
+        if inspect.isfunction(cls.__init__):  # else the only argument is the text
+            error.__dict__.update(_fields(cls.__init__, error, *args, **kwargs))
+        return error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, (type(self), self.args, self.__dict__)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def _fields(function: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by name, without the first."""
+    given = inspect.signature(function).bind(*args, **kwargs)
+    given.apply_defaults()
+    return dict(list(given.arguments.items())[1:])
+
 
 def _received(cls: type[Any], args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
-    error = cls.__new__(cls, *args)
+    error = BaseException.__new__(cls, *args)
     error.__dict__.update(fields)
     return error
 
 
-class LowerboundError(_Sent, ValueError):
+class case(Generic[_P]):  # noqa: N801
+    """One case of an error: a function of its fields that gives the text, called on the class."""
+
+    def __init__(self, text: Callable[Concatenate[Any, _P], str]) -> None:
+        self.text = text
+        self.__doc__ = text.__doc__
+
+    def __get__(self, instance: None, owner: type[_E]) -> Callable[_P, _E]:
+        @wraps(self.text)
+        def error_of(*args: _P.args, **kwargs: _P.kwargs) -> _E:
+            error = owner(self.text(owner, *args, **kwargs))
+            error.__dict__.update(_fields(self.text, owner, *args, **kwargs))
+            return error
+
+        return error_of
+
+
+class LowerboundError(_Found, ValueError):
     """Base class of all errors that the library raises on purpose."""
 
 
@@ -37,5 +71,5 @@ class ArgumentError(LowerboundError):
     """An argument, be it data of the model or a setting, cannot be used as it is."""
 
 
-class LowerboundWarning(_Sent, UserWarning):
+class LowerboundWarning(_Found, UserWarning):
     """Base class of all warnings of the library."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.roots import ArgumentError, case
 from lowerbound.errors.wording import entry_of, quoted
 
 
@@ -16,22 +16,22 @@ class BatchSizeError(ArgumentError):
 class RowError(ArgumentError):
     """A row that was read holds NaN, a null or an infinite value."""
 
-    @classmethod
+    @case
     def of_argument(
         cls, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
-    ) -> RowError:
+    ) -> str:
         """A row of an array, a table or a stream of batches."""
-        return cls(
+        return (
             f"Row {index[0]} of argument '{argument}' holds {value}: {entry_of(argument, index)}, "
             f"shape {shape}.\n"
             "Expected finite numbers. Drop the row, or mark missing entries with "
             f"numpy.ma.masked_invalid({argument})."
         )
 
-    @classmethod
-    def of_file(cls, column: str, path: str, row: int, value: str) -> RowError:
+    @case
+    def of_file(cls, column: str, path: str, row: int, value: str) -> str:
         """A row of a Parquet file."""
-        return cls(
+        return (
             f"Column '{column}' of {path} holds {value} in row {row}.\n"
             "Expected finite numbers. Drop such rows when the file is written, or fill them in."
         )
@@ -43,17 +43,17 @@ class PathError(ArgumentError):
     files: ClassVar[str]
     pattern: ClassVar[str]
 
-    @classmethod
-    def no_file(cls, path: str) -> Self:
+    @case
+    def no_file(cls, path: str) -> str:
         """A path does not exist."""
         expected = f"a {cls.files} file, or a folder of them. Check the path."
-        return cls(f"There is no file or folder {path}.\nExpected {expected}")
+        return f"There is no file or folder {path}.\nExpected {expected}"
 
-    @classmethod
-    def empty_folder(cls, path: str) -> Self:
+    @case
+    def empty_folder(cls, path: str) -> str:
         """A folder has no file of a kind that is read."""
         expected = "at least one, at any depth. Check the path."
-        return cls(f"The folder {path} holds no file named {cls.pattern}.\nExpected {expected}")
+        return f"The folder {path} holds no file named {cls.pattern}.\nExpected {expected}"
 
 
 class StreamError(PathError):
@@ -61,133 +61,133 @@ class StreamError(PathError):
 
     files, pattern = "Parquet", "*.parquet"
 
-    @classmethod
-    def used_up(cls, kind: str, argument: str | None = None) -> StreamError:
+    @case
+    def used_up(cls, kind: str, argument: str | None = None) -> str:
         """An iterator can be read only once."""
         what = "The source" if argument is None else f"Argument '{argument}'"
-        return cls(
+        return (
             f"{what} is a {kind}, which can be read only once.\n"
             "Expected something that can be read again for every epoch. Pass an object whose "
             "__iter__ starts afresh (a list of batches, or a class with __iter__) to "
             "lb.stream(batches, total=...)."
         )
 
-    @classmethod
-    def no_total(cls, kind: str) -> StreamError:
+    @case
+    def no_total(cls, kind: str) -> str:
         """The number of rows of a series of batches is not stated."""
-        return cls(
+        return (
             f"The source is a {kind} of batches whose number of rows is not known.\n"
             "Expected the number of rows of one pass. State it: lb.stream(batches, total=...)."
         )
 
-    @classmethod
-    def not_a_source(cls, kind: str) -> StreamError:
+    @case
+    def not_a_source(cls, kind: str) -> str:
         """The source is of no known kind."""
-        return cls(
+        return (
             f"The source is a {kind}.\n"
             "Expected the path of a Parquet file or of a folder of them, a list of paths, a table "
             "of pandas, polars or pyarrow, or something that iterates over batches."
         )
 
-    @classmethod
-    def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> StreamError:
+    @case
+    def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> str:
         """A pass gave another number of rows than stated, or than the pass before."""
         rows = f"more than {total}" if more else f"{found}"
-        return cls(
+        return (
             f"A pass over {label} gave {rows} rows; total={total} was stated.\n"
             "Expected the same rows in every pass. State the number of rows of one pass, "
             "lb.stream(batches, total=...), and let every pass give all of them."
         )
 
-    @classmethod
-    def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> StreamError:
+    @case
+    def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> str:
         """A batch is not like the first one."""
-        return cls(
+        return (
             f"Batch {number} of {label} gives {found}.\n"
             f"Expected {expected}. Give every batch the same columns, types and row shapes, one "
             "row per observation."
         )
 
-    @classmethod
-    def all_at_once(cls, argument: str, total: int, label: str) -> StreamError:
+    @case
+    def all_at_once(cls, argument: str, total: int, label: str) -> str:
         """An argument is a stream, and the method needs all of its rows."""
-        return cls(
+        return (
             f"Argument '{argument}' is a stream of {total} rows from {label}; this method needs "
             "all of its rows at once.\nExpected an array. Read the stream a minibatch at a time, "
             "method=lb.SVI(batch_size=...), or pass its rows as an array."
         )
 
-    @classmethod
-    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> StreamError:
+    @case
+    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> str:
         """An argument is a stream, and its rows are not those of the minibatches."""
-        return cls(
+        return (
             f"Argument '{argument}' is a stream of {total} rows that are not those of the "
             f"minibatches ({', '.join(rows)}).\nExpected an array for an argument that every "
             "minibatch needs whole. Pass it as an array."
         )
 
-    @classmethod
-    def no_columns(cls, label: str) -> StreamError:
+    @case
+    def no_columns(cls, label: str) -> str:
         """No column of a table or file was chosen."""
-        return cls(
+        return (
             f"No column of {label} was chosen.\n"
             "Expected the columns of each argument of the model, e.g. "
             'lb.stream(source, x=["a", "b"], y="target").'
         )
 
-    @classmethod
-    def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> StreamError:
+    @case
+    def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> str:
         """A chosen column does not exist."""
-        return cls(
+        return (
             f"There is no column '{column}' in {label}.\n"
             f"Expected one of its columns: {quoted(known)}. Correct the name in lb.stream(...)."
         )
 
-    @classmethod
-    def column_type(cls, column: str, label: str, kind: Any) -> StreamError:
+    @case
+    def column_type(cls, column: str, label: str, kind: Any) -> str:
         """A chosen column does not hold numbers."""
-        return cls(
+        return (
             f"Column '{column}' of {label} has type {kind}.\n"
             "Expected floats, integers or booleans. Write it as numbers, e.g. categories as codes, "
             "or choose another column."
         )
 
-    @classmethod
-    def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> StreamError:
+    @case
+    def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> str:
         """Two files disagree about a column."""
         difference = "has no such column" if found is None else f"has type {found}"
-        return cls(
+        return (
             f"Column '{column}' has type {kind} in {first}; {other} {difference}.\n"
             "Expected all files to have the same columns and types. Rewrite the files that differ, "
             "or leave them out by passing a list of paths."
         )
 
-    @classmethod
-    def not_parquet(cls, path: str, reason: str) -> StreamError:
+    @case
+    def not_parquet(cls, path: str, reason: str) -> str:
         """A file cannot be read as Parquet."""
-        return cls(
+        return (
             f"{path} cannot be read as Parquet: {reason}.\n"
             "Expected Parquet files. Convert other formats, e.g. "
             'pandas.read_csv(...).to_parquet("rows.parquet").'
         )
 
-    @classmethod
-    def no_rows(cls, label: str) -> StreamError:
+    @case
+    def no_rows(cls, label: str) -> str:
         """The files hold no rows."""
-        return cls(f"{label} holds no rows.\nExpected at least one. Check how it was written.")
+        return f"{label} holds no rows.\nExpected at least one. Check how it was written."
 
-    @classmethod
-    def changed(cls, path: str, reason: str) -> StreamError:
+    @case
+    def changed(cls, path: str, reason: str) -> str:
         """A file is not what it was when the stream was opened."""
-        return cls(
+        return (
             f"{path} changed while it was read: {reason}.\n"
             "Expected the same rows in every epoch. Write new data to a new file, and fit again."
         )
 
-    @classmethod
-    def many_processes(cls, label: str, parts: int) -> StreamError:
+    @case
+    def many_processes(cls, label: str, parts: int) -> str:
         """A series of batches cannot be divided between processes."""
-        return cls(
+        return (
             f"{label} is read in order, so {parts} processes cannot divide its rows.\n"
             "Expected arrays, tables or Parquet files, of which each process reads its own share. "
             "Write the rows to Parquet files."

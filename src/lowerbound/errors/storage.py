@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowerbound.errors.roots import LowerboundError, LowerboundWarning, record
+from lowerbound.errors.roots import LowerboundError, LowerboundWarning
 
 
 class StorageError(LowerboundError):
@@ -17,12 +17,8 @@ class ResumeWarning(LowerboundWarning):
     """A run goes on, but not bit for bit as it would have."""
 
 
-@record
 class MissingPackageError(LowerboundError, ImportError):
     """A package that only some tasks need is not installed; `extra` installs it."""
 
-    needs: str
-    extra: str
-
-    def __str__(self) -> str:
-        return f'{self.needs}.\nInstall it: pip install "lowerbound[{self.extra}]".'
+    def __init__(self, needs: str, extra: str) -> None:
+        super().__init__(f'{needs}.\nInstall it: pip install "lowerbound[{extra}]".')

@@ -3,76 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
-from lowerbound.errors.roots import ArgumentError, record
+from lowerbound.errors.roots import ArgumentError, case
 from lowerbound.errors.wording import bare, counted, entry_of, quoted
 
 
-@record
 class DataTypeError(ArgumentError):
     """A data array is not numeric and real (text, objects, complex numbers, dates)."""
 
-    argument: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
+    def __init__(self, argument: str, dtype: str, shape: tuple[int, ...]) -> None:
         advice = "Convert it to numbers, e.g. categories to codes with pandas.factorize(x)[0]."
-        if self.dtype.startswith("complex"):
+        if dtype.startswith("complex"):
             advice = "Pass real and imaginary parts as two real arrays."
-        elif self.dtype.startswith(("datetime", "timedelta")):
+        elif dtype.startswith(("datetime", "timedelta")):
             advice = "Pass times as numbers, counted from a reference date."
-        return (
-            f"Argument '{self.argument}' has dtype {self.dtype}, shape {self.shape}.\n"
+        super().__init__(
+            f"Argument '{argument}' has dtype {dtype}, shape {shape}.\n"
             f"Expected a real array: float, int or bool. {advice}"
         )
 
 
-@record
 class NaNDataError(ArgumentError):
     """NaN in a data array reaches the density of some site.
 
     `site` is one whose parameters depend on the argument, where there is one.
     """
 
-    argument: str
-    index: tuple[int, ...]
-    count: int
-    shape: tuple[int, ...]
-    site: str | None = None
-
-    def __str__(self) -> str:
-        x = self.argument
+    def __init__(
+        self,
+        argument: str,
+        index: tuple[int, ...],
+        count: int,
+        shape: tuple[int, ...],
+        site: str | None = None,
+    ) -> None:
+        x = argument
         advice = (
             f"Mark missing entries with numpy.ma.masked_invalid({x}), or put any valid number "
             "there and exclude the entry with numpyro.handlers.mask."
         )
-        if self.site is not None:
+        if site is not None:
             advice = (
-                f"The distribution of site '{self.site}' depends on them. Leave these rows out, or "
+                f"The distribution of site '{site}' depends on them. Leave these rows out, or "
                 "give the missing entries a prior with numpyro.sample and put its value there by "
                 f"jnp.where(jnp.isnan({x}), ..., {x})."
             )
-        found = _nan_found(x, self.index, self.count, self.shape)
-        return f"{found}.\nExpected finite numbers. {advice}"
+        found = _nan_found(x, index, count, shape)
+        super().__init__(f"{found}.\nExpected finite numbers. {advice}")
 
 
-@record
 class NaNSlopeError(ArgumentError):
     """A program computes with NaN and leaves the result out, but its slope stays NaN."""
 
-    argument: str
-    index: tuple[int, ...]
-    count: int
-    shape: tuple[int, ...]
-    site: str
-
-    def __str__(self) -> str:
-        x = self.argument
-        return (
-            f"{_nan_found(x, self.index, self.count, self.shape)}. The log density leaves them "
-            f"out, but its slope in site '{self.site}' does not: there 0 * NaN is NaN.\n"
+    def __init__(
+        self, argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], site: str
+    ) -> None:
+        x = argument
+        super().__init__(
+            f"{_nan_found(x, index, count, shape)}. The log density leaves them "
+            f"out, but its slope in site '{site}' does not: there 0 * NaN is NaN.\n"
             "Expected no NaN in what a latent site is computed with. Put numbers there before: "
             f"{x} = jnp.where(jnp.isnan({x}), 0.0, {x})."
         )
@@ -83,34 +72,26 @@ def _nan_found(argument: str, index: tuple[int, ...], count: int, shape: tuple[i
     return f"{held}, the first at {entry_of(argument, index)}, shape {shape}"
 
 
-@record
 class InfiniteDataError(ArgumentError):
     """A data array holds an infinite value."""
 
-    argument: str
-    index: tuple[int, ...]
-    value: float
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"Argument '{self.argument}' holds an infinite value, {self.value} at "
-            f"{entry_of(self.argument, self.index)}, shape {self.shape}.\n"
+    def __init__(
+        self, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
+    ) -> None:
+        super().__init__(
+            f"Argument '{argument}' holds an infinite value, {value} at "
+            f"{entry_of(argument, index)}, shape {shape}.\n"
             "Expected finite numbers. Remove the entry, or mark it as missing with "
-            f"numpy.ma.masked_invalid({self.argument})."
+            f"numpy.ma.masked_invalid({argument})."
         )
 
 
-@record
 class EmptyDataError(ArgumentError):
     """A data array has no entries."""
 
-    argument: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"Argument '{self.argument}' is empty: shape {self.shape}.\n"
+    def __init__(self, argument: str, shape: tuple[int, ...]) -> None:
+        super().__init__(
+            f"Argument '{argument}' is empty: shape {shape}.\n"
             "Expected at least one entry along every axis. Check the selection that made it."
         )
 
@@ -118,22 +99,22 @@ class EmptyDataError(ArgumentError):
 class MissingDataError(ArgumentError):
     """Missing entries of an argument are used for something other than being observed."""
 
-    @classmethod
-    def not_observed(cls, argument: str, count: int, site: str, where: str) -> MissingDataError:
+    @case
+    def not_observed(cls, argument: str, count: int, site: str, where: str) -> str:
         """The missing entries reach the parameters of a site."""
-        return cls(
+        return (
             f"Argument '{argument}' has {counted(count, 'missing entry', 'missing entries')} that "
             f"the distribution of site '{site}' depends on   ({where}).\n"
             "Expected missing entries only in observed values. Model that variable as a latent "
             f"site: give the missing entries of '{argument}' a prior with numpyro.sample."
         )
 
-    @classmethod
+    @case
     def partial_event(
         cls, argument: str, site: str, where: str, index: tuple[int, ...], event: tuple[int, ...]
-    ) -> MissingDataError:
+    ) -> str:
         """Part of one multivariate observation is missing."""
-        return cls(
+        return (
             f"Site '{site}' has an observation that is partly missing: row {bare(index)}, "
             f"event shape {event}, argument '{argument}'   ({where}).\n"
             "Expected each event to be observed or missing as a whole. Mark the whole row as "
@@ -141,73 +122,61 @@ class MissingDataError(ArgumentError):
         )
 
 
-@record
 class UnusedDataError(ArgumentError):
     """No site of the model depends on the values of any data argument."""
 
-    arguments: Sequence[str]
-
-    def __str__(self) -> str:
-        return (
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(
             "The model ignores its data: no site depends on the values of "
-            f"{quoted(self.arguments)}.\n"
+            f"{quoted(arguments)}.\n"
             "Expected some site to be observed (obs=...) or to depend on them. Check that the "
             "model uses its arguments."
         )
 
 
-@record
 class SupportError(ArgumentError):
     """An observation is impossible under its distribution."""
 
-    site: str
-    where: str
-    distribution: str
-    support: str
-    argument: str | None
-    index: tuple[int, ...]
-    value: str
-    count: int
-    negative_count: bool = field(default=False, kw_only=True)
-
-    def __str__(self) -> str:
-        source = "" if self.argument is None else f" (argument '{self.argument}')"
-        entry = entry_of(self.argument or self.site, self.index)
-        problem = "negative counts" if self.negative_count else "impossible values"
-        return (
-            f"Site '{self.site}'{source} observes {problem}: {entry} = {self.value}, "
-            f"{counted(self.count, 'such entry', 'such entries')}   ({self.where}).\n"
-            f"Expected values in the support of {self.distribution}: {self.support}. Correct the "
+    def __init__(
+        self,
+        site: str,
+        where: str,
+        distribution: str,
+        support: str,
+        argument: str | None,
+        index: tuple[int, ...],
+        value: str,
+        count: int,
+        *,
+        negative_count: bool = False,
+    ) -> None:
+        source = "" if argument is None else f" (argument '{argument}')"
+        entry = entry_of(argument or site, index)
+        problem = "negative counts" if negative_count else "impossible values"
+        super().__init__(
+            f"Site '{site}'{source} observes {problem}: {entry} = {value}, "
+            f"{counted(count, 'such entry', 'such entries')}   ({where}).\n"
+            f"Expected values in the support of {distribution}: {support}. Correct the "
             "data, mask these entries, or choose another distribution."
         )
 
 
-@record
 class ZeroVarianceError(ArgumentError):
     """A column of the data is constant where its spread is needed."""
 
-    argument: str
-    column: int | None
-    value: float
-
-    def __str__(self) -> str:
-        part = "Argument" if self.column is None else f"Column {self.column} of"
-        return (
-            f"{part} '{self.argument}' has zero variance: every entry is {self.value:g}.\n"
+    def __init__(self, argument: str, column: int | None, value: float) -> None:
+        part = "Argument" if column is None else f"Column {column} of"
+        super().__init__(
+            f"{part} '{argument}' has zero variance: every entry is {value:g}.\n"
             "Expected values that vary. Drop the column, or give its scale a fixed value."
         )
 
 
-@record
 class TooManyComponentsError(ArgumentError):
     """More components are asked for than there are rows of data."""
 
-    argument: str
-    components: int
-    rows: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.argument} = {self.components} components for {self.rows} rows of data.\n"
-            f"Expected at most one component per row. Use {self.argument} <= {self.rows}."
+    def __init__(self, argument: str, components: int, rows: int) -> None:
+        super().__init__(
+            f"{argument} = {components} components for {rows} rows of data.\n"
+            f"Expected at most one component per row. Use {argument} <= {rows}."
         )

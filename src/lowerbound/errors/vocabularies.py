@@ -5,122 +5,123 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowerbound.errors.corpora import CorpusError
+from lowerbound.errors.roots import case
 from lowerbound.errors.wording import listed
 
 
 class VocabularyError(CorpusError):
     """Words and word numbers do not fit together."""
 
-    @classmethod
-    def width(cls, what: str, found: int, expected: int, *, fitted: bool) -> VocabularyError:
+    @case
+    def width(cls, what: str, found: int, expected: int, *, fitted: bool) -> str:
         """A matrix has another number of columns than there are words."""
         if fitted:
-            return cls(
+            return (
                 f"{what} has {found} features, but LatentDirichletAllocation is expecting "
                 f"{expected} features as input.\n"
                 "Expected one column for each word of the fit, in the same order. Count the words "
                 "with the vocabulary of the fit."
             )
-        return cls(
+        return (
             f"{what} has {found} columns; the vocabulary has {expected} words.\n"
             "Expected one word per column, in the order of the columns. Pass the vocabulary that "
             f"{what} was counted with."
         )
 
-    @classmethod
-    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> VocabularyError:
+    @case
+    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> str:
         """A part of a corpus has another number of columns than the first."""
-        return cls(
+        return (
             f"The chunk of {what} that starts at document {document} has {found} columns; the "
             f"first has {expected}.\n"
             "Expected one column per word in every chunk. Count all of them with one vocabulary."
         )
 
-    @classmethod
-    def identifier(cls, what: str, document: int, found: int, size: int) -> VocabularyError:
+    @case
+    def identifier(cls, what: str, document: int, found: int, size: int) -> str:
         """A word number of a bag of words does not exist."""
-        return cls(
+        return (
             f"Document {document} of {what} holds word number {found}; there are {size} words.\n"
             f"Expected numbers from 0 to {size - 1}. Make the bags of words with the vocabulary "
             "of the fit."
         )
 
-    @classmethod
-    def negative_identifier(cls, what: str, document: int, found: int) -> VocabularyError:
+    @case
+    def negative_identifier(cls, what: str, document: int, found: int) -> str:
         """A word number is negative."""
-        return cls(
+        return (
             f"Document {document} of {what} holds word number {found}.\n"
             "Expected numbers from 0 on. Leave out words that the vocabulary does not have."
         )
 
-    @classmethod
-    def too_many(cls, what: str, found: int) -> VocabularyError:
+    @case
+    def too_many(cls, what: str, found: int) -> str:
         """A word number is beyond what is stored."""
-        return cls(
+        return (
             f"{what} has word number {found}.\n"
             "Expected numbers below 2^31 - 1. Number the words that occur from 0 on."
         )
 
-    @classmethod
-    def unnamed(cls, what: str) -> VocabularyError:
+    @case
+    def unnamed(cls, what: str) -> str:
         """Tokens come where the words of the fit have no names."""
-        return cls(
+        return (
             f"{what} holds tokens; the words of the fit have numbers alone.\n"
             "Expected counts or bags of words, as in the fit. Or fit with names for the words: "
             "vocabulary=[...]."
         )
 
-    @classmethod
-    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> VocabularyError:
+    @case
+    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> str:
         """None of the columns of a data frame is a word of the fit."""
-        return cls(
+        return (
             f"No column of {what} ({listed(columns)}) is a word of the fit ({listed(words)}).\n"
             "Expected columns named by words. Count the words with the vocabulary of the fit."
         )
 
-    @classmethod
-    def duplicate(cls, word: str, first: int, second: int, where: str) -> VocabularyError:
+    @case
+    def duplicate(cls, word: str, first: int, second: int, where: str) -> str:
         """A word has two numbers."""
-        return cls(
+        return (
             f"The word '{word}' stands twice in {where}: at {first} and at {second}.\n"
             "Expected each word once. Merge the two, or rename one."
         )
 
-    @classmethod
-    def numbers(cls, missing: int, size: int) -> VocabularyError:
+    @case
+    def numbers(cls, missing: int, size: int) -> str:
         """The numbers of a mapping are not 0, ..., V - 1."""
-        return cls(
+        return (
             f"vocabulary has {size} words, and none has the number {missing}.\n"
             f"Expected each number from 0 to {size - 1} once. Number the words anew "
             "(Dictionary.compactify() in gensim)."
         )
 
-    @classmethod
-    def not_a_vocabulary(cls, kind: str) -> VocabularyError:
+    @case
+    def not_a_vocabulary(cls, kind: str) -> str:
         """The vocabulary is of no known form."""
-        return cls(
+        return (
             f"vocabulary is {kind}.\n"
             "Expected a sequence of words (strings), a mapping of words to numbers or of numbers "
             "to words, or a gensim Dictionary."
         )
 
-    @classmethod
-    def empty(cls) -> VocabularyError:
+    @case
+    def empty(cls) -> str:
         """The vocabulary has no words."""
-        return cls("vocabulary has 0 words.\nExpected at least one. Check how it was made.")
+        return "vocabulary has 0 words.\nExpected at least one. Check how it was made."
 
-    @classmethod
-    def differs(cls, place: int, given: str, fitted: str) -> VocabularyError:
+    @case
+    def differs(cls, place: int, given: str, fitted: str) -> str:
         """The vocabulary given is not that of the fit."""
-        return cls(
+        return (
             f"vocabulary has {given} at {place}, where the fit has {fitted}.\n"
             "Expected the words of the fit. Leave vocabulary out, or fit again."
         )
 
-    @classmethod
-    def size(cls, found: int, expected: int) -> VocabularyError:
+    @case
+    def size(cls, found: int, expected: int) -> str:
         """The vocabulary given has another number of words than the fit."""
-        return cls(
+        return (
             f"vocabulary has {found} words; the fit has {expected}.\n"
             "Expected one name for each word of the fit. Pass the vocabulary of the fit."
         )

@@ -326,7 +326,7 @@ class LatentDirichletAllocation(Estimator):
     def _fitted(self, wanted: str) -> Run:
         found: Run | None = getattr(self, "_run", None)
         if found is None:
-            raise NotFittedError(self, wanted)
+            raise NotFittedError(type(self).__name__, wanted)
         return found
 
     def _open(self, X: Any) -> Corpus:

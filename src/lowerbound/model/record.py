@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from numpyro.distributions import Distribution
 
 from lowerbound.errors import ParameterSiteError, ShapeError, SubsampledPlateError
+from lowerbound.errors.wording import first_line
 from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
@@ -141,7 +142,9 @@ def record(
         closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
     except (TypeError, ValueError, AssertionError) as error:
         if subsampled and is_about_shapes(error):
-            raise SubsampledPlateError(*next(iter(subsampled.values())), error) from error
+            raise SubsampledPlateError(
+                *next(iter(subsampled.values())), first_line(error)
+            ) from error
         raise
     depends = tuple(dependence(closed.jaxpr))
     return Record(tuple(entries), closed, names, depends, sight, tuple(subsampled.values()))

@@ -43,7 +43,7 @@ def check_fitted(where: str, model: object, *names: str) -> None:
     """Raise an UnfittedModelError unless the model has topics and these attributes."""
     for name in ("components_", "topic_weights_", *names):
         if not hasattr(model, name):
-            raise UnfittedModelError(where, model, name)
+            raise UnfittedModelError(where, type(model).__name__, name)
 
 
 def word_names(model: TopicModel) -> np.ndarray:

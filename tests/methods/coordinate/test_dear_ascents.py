@@ -5,10 +5,10 @@ import sys
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.engines import draw_sizes
 
 import lowerbound as lb
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.methods.gaussian.engines import draw_sizes
 from lowerbound.methods.gaussian.target import Target
 
 

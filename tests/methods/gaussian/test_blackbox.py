@@ -8,9 +8,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted

@@ -5,6 +5,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 from numpyro.distributions import constraints
 
 from lowerbound.errors import (
@@ -14,7 +15,6 @@ from lowerbound.errors import (
     NoFiniteStartError,
     UnsupportedModelError,
 )
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 

@@ -6,11 +6,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 from lowerbound.ascent.gaussian_step import CONVERGED, advance, begin
 from lowerbound.bound.draws import cubature, normal_draws
 from lowerbound.bound.fixed_draws import averaged, points
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.gaussian_inner import gaussian_solver

@@ -6,13 +6,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.climbs import Watch
 from numpyro.contrib.control_flow import scan
 
 import lowerbound as lb
 from lowerbound.errors import ArgumentError, StorageError, UnsupportedModelError
 from lowerbound.family.densities.noncentred_sites import mixture_size
 from lowerbound.methods.gaussian.centring import LEAST, MARGIN, choose, location_scale_sites
-from lowerbound.methods.gaussian.climbs import Watch
 from lowerbound.model import trace_model
 from lowerbound.run.bar import Bar
 from tests.laws.compilations import counted

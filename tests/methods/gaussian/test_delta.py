@@ -6,11 +6,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 from scipy.optimize import minimize, minimize_scalar
 
 import lowerbound as lb
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.methods.gaussian.derivatives import hessian, third
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.model import trace_model

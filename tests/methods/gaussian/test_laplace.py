@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lowerbound.methods.gaussian.blackbox import run_gaussian
 from numpyro.infer import SVI, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoLaplaceApproximation
 from numpyro.infer.util import potential_energy
@@ -13,7 +14,6 @@ from numpyro.infer.util import potential_energy
 import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.errors import ArgumentError, ConvergenceWarning, ImproperPosteriorError, NoModeError
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
 
