@@ -24,7 +24,7 @@ def summed(case: Case) -> Iterator[Tried]:
     try:
         summation, problem = summed_problem(case.problem)
     except UnsupportedModelError as error:
-        check_score(case.model, error)
+        check_score(case.problem, error)
         why = str(error).splitlines()[0].split("   (")[0].rstrip(".")
         yield case.tried(f"Gaussian, with {listed(case.discrete)} summed out", why)
         return

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lowerbound.ladder.case import GRID, Case, Tried, listed
+from lowerbound.methods.gaussian.sparse.wide import wide_problem
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW, Gaussian
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.grid.scalar_sites import FEW_GIVEN, affordable, observed_scales, size_of
 from lowerbound.methods.partial.given_program import sites_to_cover
-from lowerbound.methods.partial.given_sites import wide_enough
 from lowerbound.methods.partial.over import Over
 
 
@@ -22,7 +22,7 @@ def partly(case: Case) -> Iterator[Tried]:
     own = sum(case.sizes[name] for name in chosen or ())
     if chosen is None or (not stuck and own > max(FULL_BELOW, 3 * size // 4)):
         return
-    if not case.discrete and wide_enough(case.model):
+    if not case.discrete and wide_problem(case.problem, Gaussian())[1] is not None:
         return
     why = f"all would be {size} numbers"
     why = f"{listed(case.discrete)} cannot be summed out" if stuck else why

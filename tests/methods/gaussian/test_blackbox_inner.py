@@ -6,15 +6,14 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 from lowerbound.ascent.gaussian_step import CONVERGED, advance, begin
 from lowerbound.bound.draws import cubature, normal_draws
 from lowerbound.bound.fixed_draws import averaged, points
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import conditioned
 from lowerbound.methods.grid.gaussian_inner import gaussian_solver
 from lowerbound.model import trace_model
+from tests.methods.gaussian.runs import fitted
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,11 @@ def test_a_node_of_the_grid_is_the_gaussian_of_the_conditioned_program():
     with jax.enable_x64(True):
         model = trace_model(logistic, (X, y))
         given = conditioned(model, ("sigma",), (X, y), {})  # at sigma = 1, the middle
-        host = run_gaussian(given, Gaussian(draws=512, tolerance=1e-5), 0, progress=False)
         solver = gaussian_solver(given, ("sigma",), 512)
         node, _ = solver.on_host(np.zeros((1, 1)), {"sigma": np.ones(1)}, np.zeros(1))
-    error = np.linalg.solve(host.parameters["scale_tril"], node["loc"][0] - host.parameters["loc"])
+    at = numpyro.handlers.condition(logistic, {"sigma": 1.0})
+    host = fitted(at, X, y, draws=512, tolerance=1e-5)
+    error = np.linalg.solve(
+        host.state.naturals["scale_tril"], node["loc"][0] - host.state.naturals["loc"]
+    )
     assert np.abs(error).max() < 0.02

@@ -6,13 +6,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from numpyro.distributions import constraints
 
 from lowerbound.compiled import quickly
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
-from lowerbound.model import trace_model
+from tests.methods.gaussian.runs import fitted
 
 
 def supports(y):
@@ -31,16 +29,16 @@ def supports(y):
 @pytest.fixture(scope="module")
 def run():
     y = np.random.default_rng(0).normal(4.0, 1.0, 30)
-    return run_gaussian(trace_model(supports, (y,)), Gaussian(), 0, progress=False)
+    return fitted(supports, y)
 
 
 def test_every_support_has_moments_that_agree_with_draws(run):
     # 20,000 draws: 4.5 standard errors over 14 entries, at most once in 5,000 runs; moments of
     # "w", "c", "L" and "below" are averages over 4096 even draws, hence a slack of 2% on top.
     for seed in (0, 1):
-        draws = run.family.sample(run.parameters, jax.random.key(seed), (20_000,))
+        draws = run.family.sample(run.state.naturals, jax.random.key(seed), (20_000,))
         for site, values in draws.items():
-            mean, variance = map(np.asarray, run.family.moments(run.parameters, site))
+            mean, variance = map(np.asarray, run.family.moments(run.state.naturals, site))
             values = np.asarray(values)
             assert mean.shape == variance.shape == values.shape[1:]
             error = 4.5 * values.std(0) / np.sqrt(len(values)) + 0.02 * values.std(0) + 1e-12
@@ -56,14 +54,14 @@ def test_every_support_has_moments_that_agree_with_draws(run):
 def test_marginals_agree_with_moments(run, site):
     # 20,000 draws: 5 standard errors over at most 4 entries, once in 100,000 runs.
     with jax.enable_x64(True):
-        law = run.family.marginal(run.parameters, site)
+        law = run.family.marginal(run.state.naturals, site)
 
         def drawn(key):
             values = law.sample(key, (20_000,))
             return values, law.log_prob(values[:3])
 
         values, densities = map(np.asarray, quickly(drawn)(jax.random.key(0)))
-        mean, variance = map(np.asarray, run.family.moments(run.parameters, site))
+        mean, variance = map(np.asarray, run.family.moments(run.state.naturals, site))
         assert np.isfinite(densities).all()
     deviation = np.sqrt(variance)
     assert np.all(abs(values.mean(0) - mean) <= (5 / np.sqrt(20_000) + 0.02) * deviation + 1e-12)
@@ -71,7 +69,7 @@ def test_marginals_agree_with_moments(run, site):
 
 def test_a_support_that_depends_on_other_sites_has_no_marginal(run):
     with pytest.raises(UnsupportedModelError) as caught:
-        run.family.marginal(run.parameters, "below")
+        run.family.marginal(run.state.naturals, "below")
     assert str(caught.value) == (
         "The support of site 'below' depends on other latent sites, so its marginal under a "
         "Gaussian on the unconstrained space has no closed form.\n"
@@ -83,7 +81,7 @@ def test_moments_of_scalars_are_exact(run):
     # The mean of a lognormal, and of a logit-normal by adaptive quadrature.
     from scipy.integrate import quad
 
-    family, parameters = run.family, run.parameters
+    family, parameters = run.family, run.state.naturals
     deviation = np.sqrt((parameters["scale_tril"] ** 2).sum(1))
     at = {name: family.coordinates.part(name).start for name in ("tau", "p")}
     loc, sd = parameters["loc"][at["tau"]], deviation[at["tau"]]
@@ -110,8 +108,8 @@ def test_a_positive_site_is_exact_where_its_logarithm_is_gaussian():
         numpyro.sample("y", dist.LogNormal(jnp.log(tau), 1.0), obs=y)
 
     y = np.array([2.5])
-    run = run_gaussian(trace_model(model, (y,)), Gaussian(tolerance=1e-8), 0, progress=False)
-    assert run.parameters["loc"][0] == pytest.approx(np.log(2.5) / 2, abs=1e-7)
-    assert run.parameters["scale_tril"][0, 0] == pytest.approx(0.5**0.5, rel=1e-7)
+    run = fitted(model, y, tolerance=1e-8)
+    assert run.state.naturals["loc"][0] == pytest.approx(np.log(2.5) / 2, abs=1e-7)
+    assert run.state.naturals["scale_tril"][0, 0] == pytest.approx(0.5**0.5, rel=1e-7)
     evidence = -np.log(2.5) - 0.25 * np.log(2.5) ** 2 - 0.5 * np.log(4 * np.pi)
     assert run.elbo == pytest.approx(evidence, abs=1e-8)

@@ -4,14 +4,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 from lowerbound.ascent.gaussian_step import CONVERGED, begin
 from lowerbound.bound.draws import cubature
 from lowerbound.compute.threads import one_thread
 from lowerbound.methods.gaussian.climbing.together import side_by_side
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
-from lowerbound.model import trace_model
+from lowerbound.run.walking import ended
+from tests.methods.gaussian.runs import fitted
 
 
 def location(y):
@@ -27,11 +26,11 @@ def two_places(y):
 
 def test_starts_of_one_mode_join():
     y = 0.3 + np.random.default_rng(0).standard_t(4.0, 30)
-    run = run_gaussian(trace_model(location, (y,)), Gaussian(), 0, progress=False)
-    reasons = [one.stop_reason for one in run.restarts]
+    run = fitted(location, y)
+    reasons = [one.reason for one in run.restarts]
     assert len(run.restarts) == 8  # none are made again
-    assert reasons.count("joined another start") >= 1
-    assert reasons.count("converged") >= 1
+    assert reasons.count("stopped: joined another start") >= 1
+    assert reasons.count(run.stop_reason) == 1
     # A start that joined another has the ELBO of the place that both came to.
     assert np.ptp([one.elbo for one in run.restarts]) < 0.1
 
@@ -39,8 +38,8 @@ def test_starts_of_one_mode_join():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_starts_of_two_modes_stay_apart_and_the_better_is_kept(seed):
     # Modes at m = 2 and m = -2, of which t = 2 prefers the first by 8 nats.
-    run = run_gaussian(trace_model(two_places, (np.full(5, 4.0),)), Gaussian(), seed, False)
-    assert run.parameters["loc"][0] == pytest.approx(2.0, abs=0.1)
+    run = fitted(two_places, np.array([3.9, 4.1, 4.0, 3.95, 4.05]), seed=seed)
+    assert run.state.naturals["loc"][0] == pytest.approx(2.0, abs=0.1)
     best = max(one.elbo for one in run.restarts)
     assert all(abs(best - one.elbo) < 0.1 or one.elbo < best - 6.0 for one in run.restarts)
     assert any(one.elbo < best - 6.0 for one in run.restarts)  # the other mode was not joined away
@@ -54,7 +53,7 @@ def test_each_ascent_has_its_own_density():
         return -0.5 * (gap**2).sum(axis=1), -gap
 
     begun = [begin(np.zeros(2), 0.1 * np.eye(2)) for _ in means]
-    found = side_by_side(evaluate, cubature(2, 0), begun, 1e-8, 60)
+    found = ended(side_by_side(evaluate, cubature(2, 0), begun, 1e-8, 60))
     assert all(one.state.status == CONVERGED for one in found)
     np.testing.assert_allclose([one.state.loc for one in found], means, atol=1e-7)
     # The sum of log q over the normal densities: log (2 pi).

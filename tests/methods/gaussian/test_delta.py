@@ -6,7 +6,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from scipy.optimize import minimize, minimize_scalar
 
 import lowerbound as lb
@@ -14,11 +13,11 @@ from lowerbound.errors import ConvergenceWarning
 from lowerbound.methods.gaussian.derivatives import hessian, third
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.model import trace_model
+from tests.methods.gaussian import runs
 
 
-def fitted(model, *args, seed=0, **settings):
-    method = lb.Gaussian(**{"engine": "delta", "tolerance": 1e-8, **settings})
-    return run_gaussian(trace_model(model, args), method, seed, progress=False)
+def fitted(model, *args, **settings):
+    return runs.fitted(model, *args, **{"kind": lb.Delta, "tolerance": 1e-8, **settings})
 
 
 def counts(y):
@@ -37,10 +36,12 @@ def test_in_one_dimension_it_is_the_maximum_of_the_expansion(y):
 
     best = minimize_scalar(loss, bracket=(-2.0, 4.0), tol=1e-12).x
     run = fitted(counts, np.array([y]))
-    np.testing.assert_allclose(run.parameters["loc"], [best], atol=1e-6)
-    np.testing.assert_allclose(run.parameters["scale_tril"], [[curvature(best) ** -0.5]], rtol=1e-6)
+    np.testing.assert_allclose(run.state.naturals["loc"], [best], atol=1e-6)
+    np.testing.assert_allclose(
+        run.state.naturals["scale_tril"], [[curvature(best) ** -0.5]], rtol=1e-6
+    )
     assert run.converged
-    assert run.stop_reason == "the mean is within 1e-08 standard deviations"
+    assert run.stop_reason == "converged: the mean is within 1e-08 standard deviations"
 
 
 def test_a_gaussian_posterior_is_found_exactly():
@@ -49,8 +50,8 @@ def test_a_gaussian_posterior_is_found_exactly():
         numpyro.sample("y", dist.Normal(x, 1.0), obs=y)
 
     run = fitted(normal, np.array([1.0, 2.0, 6.0]))
-    np.testing.assert_allclose(run.parameters["loc"], [9.0 / 4.0])
-    np.testing.assert_allclose(run.parameters["scale_tril"], [[0.5]])
+    np.testing.assert_allclose(run.state.naturals["loc"], [9.0 / 4.0])
+    np.testing.assert_allclose(run.state.naturals["scale_tril"], [[0.5]])
 
 
 def logistic(X, y):
@@ -83,13 +84,15 @@ def test_in_two_dimensions_it_is_the_maximum_of_the_expansion(rank):
 
     best = minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-10}).x
     run = fitted(logistic, X, y, rank=rank)
-    np.testing.assert_allclose(run.parameters["loc"], best, atol=1e-5)
+    np.testing.assert_allclose(run.state.naturals["loc"], best, atol=1e-5)
     precision = precision_of(X, best)
     if rank == "full":
-        root = run.parameters["scale_tril"]
+        root = run.state.naturals["scale_tril"]
         np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-4)
     else:
-        np.testing.assert_allclose(run.parameters["scale"] ** -2.0, np.diag(precision), rtol=1e-4)
+        np.testing.assert_allclose(
+            run.state.naturals["scale"] ** -2.0, np.diag(precision), rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize("y", [0, 1, 3])
@@ -97,10 +100,10 @@ def test_where_the_posterior_is_skewed_its_elbo_is_above_laplaces(y):
     # The mode of a skewed density is off its mean. No theorem says so for every density; for this
     # one the ELBO of a Gaussian has a closed form.
     def elbo(run):
-        m, s = run.parameters["loc"][0], run.parameters["scale_tril"][0, 0]
+        m, s = run.state.naturals["loc"][0], run.state.naturals["scale_tril"][0, 0]
         return y * m - np.exp(m + s**2 / 2) - (m**2 + s**2) / 8 + np.log(s)
 
-    delta, laplace = (fitted(counts, np.array([y]), engine=e) for e in ("delta", "laplace"))
+    delta, laplace = (fitted(counts, np.array([y]), kind=kind) for kind in (lb.Delta, lb.Laplace))
     assert elbo(delta) > elbo(laplace) + 0.01
 
 
@@ -135,14 +138,14 @@ def test_where_the_expansion_has_no_maximum_the_mode_is_kept():
         run = fitted(heavy, y)
     assert str(caught[0].message) == (
         "The fit stopped before it converged: the expansion of the ELBO has no maximum near the "
-        'mode, which is kept.\nUse engine="fixed", which averages log p over q.'
+        "mode, which is kept.\nUse lb.Gaussian(), which averages log p over q."
     )
-    mode = fitted(heavy, y, engine="laplace")
-    np.testing.assert_array_equal(run.parameters["loc"], mode.parameters["loc"])
+    mode = fitted(heavy, y, kind=lb.Laplace)
+    np.testing.assert_array_equal(run.state.naturals["loc"], mode.state.naturals["loc"])
     assert np.isfinite(run.elbo)
 
 
 def test_a_fit_is_explained():
     X, y = logistic_data()
-    fit = lb.fit(logistic, X, y, method=lb.Gaussian(engine="delta"))
+    fit = lb.fit(logistic, X, y, method=lb.Delta())
     assert [row.update for row in fit.plan.rows] == ["approximated (delta method)"]

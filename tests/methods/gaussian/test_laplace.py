@@ -6,21 +6,19 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 from numpyro.infer import SVI, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoLaplaceApproximation
 from numpyro.infer.util import potential_energy
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
-from lowerbound.errors import ArgumentError, ConvergenceWarning, ImproperPosteriorError, NoModeError
-from lowerbound.model import trace_model
+from lowerbound.errors import ConvergenceWarning, ImproperPosteriorError, NoModeError
 from tests.laws.compilations import counted
+from tests.methods.gaussian import runs
 
 
-def fitted(model, *args, seed=0, **settings):
-    method = lb.Gaussian(**{"engine": "laplace", **settings})
-    return run_gaussian(trace_model(model, args), method, seed, progress=False)
+def fitted(model, *args, **settings):
+    return runs.fitted(model, *args, **{"kind": lb.Laplace, **settings})
 
 
 def regression(X, y):
@@ -51,19 +49,21 @@ def test_a_gaussian_posterior_is_found_exactly(seed):
     log_det = np.linalg.slogdet(2 * np.pi * marginal)[1]
     evidence = -0.5 * (y @ np.linalg.solve(marginal, y) + log_det)
     run = fitted(regression, X, y, seed=seed)
-    root = run.parameters["scale_tril"]
-    np.testing.assert_allclose(run.parameters["loc"], np.linalg.solve(precision, X.T @ y / 0.25))
+    root = run.state.naturals["scale_tril"]
+    np.testing.assert_allclose(
+        run.state.naturals["loc"], np.linalg.solve(precision, X.T @ y / 0.25)
+    )
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-9, atol=1e-12)
     assert abs(run.elbo - evidence) < 1e-8
     assert run.converged
-    assert run.stop_reason == "the last step of Newton's method moved nothing"
+    assert run.stop_reason == "converged: the last step of Newton's method moved nothing"
 
 
 def test_independent_entries_have_the_variances_of_the_mean_field_optimum():
     X, y = data(3)
     precision = X.T @ X / 0.25 + np.eye(4) / 4.0
     run = fitted(regression, X, y, rank="diagonal")
-    np.testing.assert_allclose(run.parameters["scale"] ** -2.0, np.diag(precision), rtol=1e-9)
+    np.testing.assert_allclose(run.state.naturals["scale"] ** -2.0, np.diag(precision), rtol=1e-9)
 
 
 def test_it_is_numpyros_own_on_a_logistic_regression():
@@ -71,7 +71,7 @@ def test_it_is_numpyros_own_on_a_logistic_regression():
     X, y = data(4)
     y = (y > 0).astype(int)
     run = fitted(logistic, X, y)
-    loc, root = run.parameters["loc"], run.parameters["scale_tril"]
+    loc, root = run.state.naturals["loc"], run.state.naturals["scale_tril"]
     with jax.enable_x64(True):
         there = init_to_value(values={"beta": jnp.asarray(loc)})
         guide = AutoLaplaceApproximation(logistic, init_loc_fn=there)
@@ -94,10 +94,10 @@ def test_its_elbo_is_that_of_its_gaussian_and_below_the_best():
     # Both are averages over 1024 draws; six standard errors fail once in 1e8 runs.
     X, y = data(4)
     y = (y > 0).astype(int)
-    run, best = fitted(logistic, X, y), fitted(logistic, X, y, engine="fixed")
+    run, best = fitted(logistic, X, y), fitted(logistic, X, y, kind=lb.Gaussian)
     draws = np.random.default_rng(0).standard_normal((20_000, 4))
-    root = run.parameters["scale_tril"]
-    beta = run.parameters["loc"] + draws @ root.T
+    root = run.state.naturals["scale_tril"]
+    beta = run.state.naturals["loc"] + draws @ root.T
     a = beta @ X.T
     log_p = (y * a - np.logaddexp(0, a)).sum(1) - 0.5 * (beta**2).sum(1) / 9
     log_p -= 2 * np.log(2 * np.pi * 9)
@@ -117,13 +117,11 @@ def test_a_flat_hessian_takes_the_scale_of_the_best_gaussian():
 
     for rank in ("full", "diagonal"):
         with pytest.warns(ConvergenceWarning) as caught:
-            fit = lb.fit(
-                quartic, np.array([1.0, 2.0]), method=lb.Gaussian(engine="laplace", rank=rank)
-            )
+            fit = fitted(quartic, np.array([1.0, 2.0]), rank=rank)
         assert str(caught[0].message) == (
             "The fit stopped before it converged: the Hessian at the mode is flat along 'x', where "
             "the scale is that of the best Gaussian instead.\n"
-            'Use engine="fixed", which averages log p over q.'
+            "Use lb.Gaussian(), which averages log p over q."
         )
         assert not fit.converged
         assert np.isfinite(fit.elbo)
@@ -145,7 +143,7 @@ def test_a_hierarchy_without_a_mode_is_an_error():
     assert str(caught.value) == (
         "The log density has no mode: it goes on rising along 'tau' on the unconstrained space, as "
         "that of a hierarchy does where its scale goes to zero.\n"
-        'Expected a maximum for Laplace\'s approximation. Use engine="auto", which averages over '
+        "Expected a maximum for Laplace's approximation. Use lb.Gaussian(), which averages over "
         "the density instead."
     )
 
@@ -167,8 +165,8 @@ def softplus(a):
 softplus.defvjp(lambda a: (jnp.logaddexp(0.0, a), a), lambda a, g: (g * jax.nn.sigmoid(a),))
 
 
-@pytest.mark.parametrize("engine", ["laplace", "delta"])
-def test_programs_that_state_only_their_gradient_are_differenced(engine):
+@pytest.mark.parametrize("kind", [lb.Laplace, lb.Delta])
+def test_programs_that_state_only_their_gradient_are_differenced(kind):
     X, y = data(5, columns=2)
     y = (y > 0).astype(int)
 
@@ -177,15 +175,15 @@ def test_programs_that_state_only_their_gradient_are_differenced(engine):
         a = X @ beta
         numpyro.factor("y", jnp.sum(y * a - softplus(a)))
 
-    found = fitted(reverse_only, X, y, engine=engine, tolerance=1e-7).parameters
-    exact = fitted(logistic, X, y, engine=engine, tolerance=1e-7).parameters
+    found = fitted(reverse_only, X, y, kind=kind, tolerance=1e-7).state.naturals
+    exact = fitted(logistic, X, y, kind=kind, tolerance=1e-7).state.naturals
     np.testing.assert_allclose(found["loc"], exact["loc"], rtol=1e-6)
     np.testing.assert_allclose(found["scale_tril"], exact["scale_tril"], rtol=1e-6, atol=1e-8)
 
 
 def test_a_fit_is_explained_saved_and_compiled_once(tmp_path):
     X, y = data(6)
-    method = lb.Gaussian(engine="laplace")
+    method = lb.Laplace()
     fit = lb.fit(regression, X, y, method=method)
     assert [row.update for row in fit.plan.rows] == ["approximated (Laplace)"]
     fit.save(tmp_path / "run.lb")
@@ -194,16 +192,3 @@ def test_a_fit_is_explained_saved_and_compiled_once(tmp_path):
     with counted() as compiled:
         lb.fit(regression, X + 1.0, y, method=method)
     assert not compiled
-
-
-def test_what_the_engines_cannot_do_is_refused():
-    for settings, name, expected in (
-        ({"rank": 5}, "engine", 'engine="stochastic" or "auto" for a low rank: the others need '
-         'rank="full" or "diagonal"'),
-        ({"condition": ("tau",)}, "engine", 'engine="auto" with condition='),
-    ):  # fmt: skip
-        for engine in ("laplace", "delta"):
-            with pytest.raises(ArgumentError) as caught:
-                lb.Gaussian(engine=engine, **settings)
-            text = f"Gaussian got {name}='{engine}'.\nExpected {expected}."
-            assert str(caught.value) == text

@@ -246,9 +246,10 @@ def test_unbounded_discrete_sites_are_refused_by_name():
 
     line = model.__code__.co_firstlineno + 2
     with pytest.raises(UnsupportedModelError) as caught:
-        lb.fit(model, data(), method=lb.Gaussian(engine="fixed"))  # "auto" fits by score functions
+        lb.fit(model, data(), method=lb.Gaussian())
     assert str(caught.value) == (
         f"Site 'n' is discrete and is unbounded: Poisson   (test_summed.py:{line}).\n"
         "Expected finitely many values, known beforehand, that can be summed over. Sum the "
-        "site out of the model yourself, or bound it, as dist.Categorical does."
+        "site out of the model yourself, or bound it, as dist.Categorical does. Or use "
+        "method=lb.ScoreFunctions(), which takes discrete sites entry by entry."
     )

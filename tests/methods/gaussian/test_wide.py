@@ -9,7 +9,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
@@ -17,13 +16,9 @@ from lowerbound.errors import ArgumentError, NoStructureError
 from lowerbound.family.densities.unconstrained import covariance as covariance_of
 from lowerbound.methods.gaussian.sparse.sparsity import dense, sparsity_of
 from lowerbound.methods.gaussian.target import target_for
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
 from tests.laws.compilations import counted
-
-
-def fitted(model, *args, seed=0, **settings):
-    return run_gaussian(trace_model(model, args), Gaussian(**settings), seed, progress=False)
+from tests.methods.gaussian.runs import fitted, shift
 
 
 def units(x, y, scale=0.7):
@@ -100,14 +95,15 @@ def solved(name):
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_a_sparse_gaussian_posterior_is_found_exactly(name):
     mean, covariance, run = solved(name)
-    assert (run.rank, run.engine, run.converged) == ("structured", "fixed", True)
-    np.testing.assert_allclose(run.parameters["loc"], mean, atol=1e-6)
-    np.testing.assert_allclose(run.parameters["variance"], np.diag(covariance), rtol=1e-6)
+    assert run.converged
+    assert "Gaussian (structured, d = " in run.plan.rows[0].family
+    np.testing.assert_allclose(run.state.naturals["loc"], mean, atol=1e-6)
+    np.testing.assert_allclose(run.state.naturals["variance"], np.diag(covariance), rtol=1e-6)
     assert run.elbo_error < 1e-6  # log p - log q is constant
     for site in run.family.coordinates.shapes:
         part = run.family.coordinates.part(site)
         with jax.enable_x64(True):
-            spread = np.asarray(covariance_of(run.parameters, part))
+            spread = np.asarray(covariance_of(run.state.naturals, part))
         wanted = covariance[part, part]
         np.testing.assert_allclose(spread, wanted, rtol=1e-6, atol=1e-9)
 
@@ -116,7 +112,9 @@ def test_a_sparse_gaussian_posterior_is_found_exactly(name):
 def test_draws_and_densities_are_those_of_the_covariance(seed):
     """Five standard errors of each of 80 moments: false failures below 1e-4 a seed."""
     mean, covariance, run = solved("units")
-    draws = np.asarray(run.family.sample_unconstrained(run.parameters, jax.random.key(seed), 20000))
+    draws = np.asarray(
+        run.family.sample_unconstrained(run.state.naturals, jax.random.key(seed), 20000)
+    )
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
     assert np.abs(whitened.mean(axis=1)).max() < 5 / 20000**0.5
     second = whitened @ whitened.T / 20000
@@ -124,7 +122,7 @@ def test_draws_and_densities_are_those_of_the_covariance(seed):
     with jax.enable_x64(True):
         law = dist.MultivariateNormal(mean, covariance)
         expected = np.asarray(law.log_prob(draws[:50]))
-        found = np.asarray(run.family.log_prob(run.parameters, jnp.asarray(draws[:50])))
+        found = np.asarray(run.family.log_prob(run.state.naturals, jnp.asarray(draws[:50])))
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -138,10 +136,10 @@ def test_structured_is_as_good_as_full_and_better_than_diagonal():
     noise = 5 * max(run.elbo_error for run in runs.values()) + 0.01
     assert abs(runs["structured"].elbo - runs["full"].elbo) < noise
     assert runs["structured"].elbo > runs["diagonal"].elbo + noise
-    sds = np.sqrt(np.sum(runs["full"].parameters["scale_tril"] ** 2, axis=1))
-    moved = (runs["structured"].parameters["loc"] - runs["full"].parameters["loc"]) / sds
+    sds = np.sqrt(np.sum(runs["full"].state.naturals["scale_tril"] ** 2, axis=1))
+    moved = (runs["structured"].state.naturals["loc"] - runs["full"].state.naturals["loc"]) / sds
     assert np.abs(moved).max() < 0.1
-    ratio = np.log(runs["structured"].parameters["variance"] / sds**2) / 2
+    ratio = np.log(runs["structured"].state.naturals["variance"] / sds**2) / 2
     assert np.abs(ratio).max() < 0.1
 
 
@@ -209,10 +207,11 @@ def of_mixed(count):
 
 def test_a_wide_posterior_without_zeros_is_full():
     run = fitted(mixed, *of_mixed(220))
-    assert (run.rank, run.engine, run.converged) == ("full", "fixed", True)
+    assert run.converged
+    assert {row.family for row in run.plan.rows} == {"Gaussian (full, d = 220)"}
     other = fitted(mixed, *of_mixed(220), rank="diagonal", draws=512)
     assert run.elbo > other.elbo
-    assert run.shift < 0.3
+    assert shift(run) < 0.3
 
 
 def test_no_structure_is_an_error():
@@ -228,10 +227,11 @@ def test_no_structure_is_an_error():
 
 def test_structured_goes_with_fixed_draws():
     message = (
-        'Gaussian got engine=\'match\'.\nExpected engine="fixed" or "auto" for rank="structured".'
+        "StochasticGaussian got rank='structured'.\n"
+        'Expected "auto", "full", "diagonal" or a rank of at least 1.'
     )
     with pytest.raises(ArgumentError, match=f"^{re.escape(message)}$"):
-        Gaussian(rank="structured", engine="match")
+        lb.StochasticGaussian(rank="structured")
 
 
 def test_a_structured_fit_is_saved_and_loaded(tmp_path):

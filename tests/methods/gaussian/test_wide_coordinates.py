@@ -6,17 +6,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.blackbox import run_gaussian
 
+import lowerbound as lb
 from lowerbound.methods.gaussian.sparse.curvature import second_derivatives
 from lowerbound.methods.gaussian.sparse.sparsity import dense
 from lowerbound.methods.gaussian.target import target_for
-from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.model import trace_model
-
-
-def fitted(model, *args, seed=0, **settings):
-    return run_gaussian(trace_model(model, args), Gaussian(**settings), seed, progress=False)
+from tests.methods.gaussian.runs import fitted
 
 
 def spread(g, y, count):
@@ -55,9 +51,9 @@ def test_noisy_steps_end_at_the_mean_of_an_ill_conditioned_posterior(rank):
         numpyro.sample("y", dist.Normal(A @ z, 1.0).to_event(1), obs=y)
 
     covariance = np.linalg.inv(A.T @ A + np.diag(scales**-2))
-    run = fitted(line, A, y, rank=rank, engine="stochastic", noncentred=())
+    run = fitted(line, A, y, kind=lb.StochasticGaussian, rank=rank, noncentred=())
     assert run.converged
-    error = (run.parameters["loc"] - covariance @ A.T @ y) / np.sqrt(np.diag(covariance))
+    error = (run.state.naturals["loc"] - covariance @ A.T @ y) / np.sqrt(np.diag(covariance))
     assert np.abs(error).max() < 0.1
 
 
@@ -75,7 +71,7 @@ def loop(y):
 
 def test_loops_run_in_single_precision():
     y = np.random.default_rng(0).poisson(1.5, 12)
-    settings = {"engine": "stochastic", "rank": "diagonal"}
+    settings = {"kind": lb.StochasticGaussian, "rank": "diagonal"}
     single, double = (fitted(loop, y, precision=p, **settings) for p in ("float32", "float64"))
     assert abs(single.elbo - double.elbo) < 5 * (single.elbo_error + double.elbo_error)
 

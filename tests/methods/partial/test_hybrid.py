@@ -22,12 +22,13 @@ from lowerbound.bound.fixed_draws import averaged, points
 from lowerbound.compute.engine import derived
 from lowerbound.errors import ArgumentError
 from lowerbound.joint import energy, inputs_of
-from lowerbound.ladder.rungs import route
+from lowerbound.ladder.rungs import chosen
 from lowerbound.methods.partial.given_program import given_sites, sites_to_cover
 from lowerbound.methods.partial.given_sites import begin_places, block_size
-from lowerbound.methods.partial.in_turn import Problem, data_without, fixed_draws, one_round
+from lowerbound.methods.partial.in_turn import Alternating, data_without, fixed_draws, one_round
 from lowerbound.model import trace_model
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.run.problem import Problem
 from tests.laws.compilations import counted
 
 RNG = np.random.default_rng(0)
@@ -97,7 +98,7 @@ def problem_of(model, args, sites):
     traced = trace_model(model, args)
     given, program = given_sites(traced, sites, args, {})
     inputs = data_without(inputs_of(program), given.coordinates.shapes)
-    return Problem(given, inputs, None), traced, program
+    return Alternating(given, inputs, None), traced
 
 
 LINE = topics.__code__.co_firstlineno + 6  # of z
@@ -117,7 +118,7 @@ CASES = [
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_conjugate_site_under_the_gaussian_gives_coordinate_ascent(seed):
     """Log p is quadratic in mu, so that white draws average it exactly: rounding is left."""
-    ours = lb.fit(normal, X, method=lb.Gaussian(sites=("mu",)), seed=seed)
+    ours = lb.fit(normal, X, method=lb.Over(("mu",)), seed=seed)
     exact = lb.fit(normal, X, method=lb.CAVI(blocks=[["mu"], ["tau"]], tolerance=1e-12))
     assert ours.converged
     assert abs(ours.elbo - exact.elbo) < 1e-6
@@ -130,11 +131,11 @@ def test_a_conjugate_site_under_the_gaussian_gives_coordinate_ascent(seed):
 @pytest.mark.parametrize(("model", "args", "sites"), CASES)
 def test_the_elbo_of_fixed_draws_never_falls(model, args, sites, rank):
     with jax.enable_x64(True):
-        problem, traced, program = problem_of(model, args, sites)
-        method = lb.Gaussian(sites=sites, rank=rank, starts=3)
+        problem, traced = problem_of(model, args, sites)
+        method = lb.Gaussian(rank=rank, starts=3)
         block = block_size(method, problem.given.coordinates)
         draws = fixed_draws(64, problem.size, block, 0)
-        for place in begin_places(problem, traced, program, method, 0):
+        for place in begin_places(problem, traced, method, 0):
             bounds = []
             for _ in range(10):
                 place = one_round(problem, draws, place, 1e-6)
@@ -148,8 +149,8 @@ def test_the_elbo_of_fixed_draws_never_falls(model, args, sites, rank):
 def test_the_energy_of_averages_is_the_average_of_energies(model, args, sites):
     """Exact blocks see g through averages of arrays, products of which are formed beforehand."""
     with jax.enable_x64(True):
-        problem, traced, program = problem_of(model, args, sites)
-        (place,) = begin_places(problem, traced, program, lb.Gaussian(sites=sites, starts=1), 0)
+        problem, traced = problem_of(model, args, sites)
+        (place,) = begin_places(problem, traced, lb.Gaussian(starts=1), 0)
         vectors = np.random.default_rng(1).normal(size=(16, problem.size)) * 0.5
         state, bound, entropy = problem.sweeps(problem.averages(vectors), place.state)
         summands = problem.given.engine.joint.summands  # as derived, no product formed
@@ -185,7 +186,7 @@ def test_the_optimum_is_that_of_numpyro_with_the_same_family():
     over 10,000 draws, below 0.01; what its steps leave of the optimum is less than 0.02 nats.
     """
     y = CURVES[:4]
-    ours = lb.fit(decay, y, 10.0, method=lb.Gaussian(sites=("rate",)))
+    ours = lb.fit(decay, y, 10.0, method=lb.Over(("rate",)))
     assert ours.elbo_error < 0.005
 
     def guide(y, known):
@@ -233,7 +234,9 @@ def test_the_correlated_topic_model_is_at_an_optimum_of_its_bound_by_hand(seed):
     """
     from scipy.optimize import minimize
 
-    ours = lb.fit(topics, *TOPICS, method=lb.Gaussian(sites=("eta",), rank="diagonal"), seed=seed)
+    ours = lb.fit(
+        topics, *TOPICS, method=lb.Over(("eta",), lb.Gaussian(rank="diagonal")), seed=seed
+    )
     gaussian = ours.state.naturals["gaussian"]
     with jax.enable_x64(True):
         noise = jax.random.normal(jax.random.key(seed), (10_000, 3, 2))
@@ -257,9 +260,9 @@ def test_blocks_of_rows_lose_nothing(monkeypatch):
 
     The bounds differ by less than 5 of the standard errors that both fits state.
     """
-    full = lb.fit(topics, *TOPICS, method=lb.Gaussian(sites=("eta",)))
+    full = lb.fit(topics, *TOPICS, method=lb.Over(("eta",)))
     monkeypatch.setattr(sys.modules[block_size.__module__], "FULL_BELOW", 5)
-    blocks = lb.fit(topics, *TOPICS, method=lb.Gaussian(sites=("eta",)))
+    blocks = lb.fit(topics, *TOPICS, method=lb.Over(("eta",)))
     assert "eta: Gaussian (blocks of 2, d = 6)" in repr(blocks)
     root = blocks.state.naturals["gaussian"]["scale_tril"].reshape(3, 2, 3, 2)
     for row in range(3):
@@ -333,15 +336,12 @@ def test_the_ladder_covers_few_sites_where_all_are_too_many(capsys):
 @pytest.mark.parametrize(("model", "args"), [(topics, TOPICS), (decay, (CURVES,))])
 def test_one_gaussian_covers_all_where_it_can(model, args):
     """Few numbers; or many, with a covariance that has the structure of the best one."""
-    with jax.enable_x64(True):
-        found = route(trace_model(model, args), args, {})
-    assert found.method.sites == ()
+    assert not isinstance(chosen(Problem(model, args), "auto").method, lb.Over)
 
 
 def test_the_ladder_covers_few_sites_where_discrete_ones_cannot_be_summed_out():
-    with jax.enable_x64(True):
-        found = route(trace_model(spikes, (SIGNAL,)), (SIGNAL,), {})
-    assert found.method.sites == ("rate",)
+    found = chosen(Problem(spikes, (SIGNAL,)), "auto")
+    assert found.method == lb.Over(("rate",))
     assert str(found.rungs[-1]).endswith("; 'z' cannot be summed out")
     fit = lb.fit(spikes, SIGNAL)
     assert fit.converged
@@ -355,7 +355,7 @@ def test_the_ladder_covers_few_sites_where_discrete_ones_cannot_be_summed_out():
 
 @pytest.fixture(scope="module")
 def fitted():
-    return lb.fit(topics, *TOPICS, method=lb.Gaussian(sites=("eta",)))
+    return lb.fit(topics, *TOPICS, method=lb.Over(("eta",)))
 
 
 def test_draws_and_moments_agree(fitted):
@@ -383,7 +383,7 @@ def test_a_saved_fit_is_the_same(fitted, tmp_path):
 
 
 def test_other_data_of_the_same_shapes_compile_nothing():
-    method = lb.Gaussian(sites=("mu",))
+    method = lb.Over(("mu",))
     lb.fit(normal, X, method=method)
     with counted() as compilations:
         lb.fit(normal, X + 1.0, method=method)
@@ -392,9 +392,9 @@ def test_other_data_of_the_same_shapes_compile_nothing():
 
 def test_init_is_where_the_ascent_starts():
     with jax.enable_x64(True):
-        problem, traced, program = problem_of(decay, (CURVES,), ("rate",))
-        method = lb.Gaussian(sites=("rate",), starts=2, init={"rate": [0.4], "tau": 5.0})
-        places = begin_places(problem, traced, program, method, 0)
+        problem, traced = problem_of(decay, (CURVES,), ("rate",))
+        method = lb.Gaussian(starts=2, init={"rate": [0.4], "tau": 5.0})
+        places = begin_places(problem, traced, method, 0)
     assert [float(np.exp(place.loc[0])) for place in places] == pytest.approx([0.4, 0.4])
 
 
@@ -405,37 +405,39 @@ def test_init_is_where_the_ascent_starts():
 @pytest.mark.parametrize(
     ("model", "args", "sites", "text"),
     [
-        (normal, (X,), ("nu",), "Gaussian got sites with 'nu', which is no latent site of the "
+        (normal, (X,), ("nu",), "Over got sites with 'nu', which is no latent site of the "
          "model.\nExpected names among mu, tau."),
-        (topics, TOPICS, ("z",), "Gaussian got sites with 'z', which is discrete: "
+        (topics, TOPICS, ("z",), "Over got sites with 'z', which is discrete: "
          f"CategoricalLogits   (test_hybrid.py:{LINE}).\nExpected continuous sites; discrete ones "
          "keep factors of their own."),
-        (normal, (X,), ("mu", "tau"), "Gaussian got sites=('mu', 'tau'), which are all latent "
+        (normal, (X,), ("mu", "tau"), "Over got sites=('mu', 'tau'), which are all latent "
          "sites of the model.\nExpected some of them. Let one Gaussian cover all: lb.Gaussian()."),
-        (decay, (CURVES,), ("tau",), "Gaussian got sites=('tau',); given these, 'rate', 'effect' "
+        (decay, (CURVES,), ("tau",), "Over got sites=('tau',); given these, 'rate', 'effect' "
          "still have no exact updates.\nExpected sites without which every other site has one. "
          "Add 'rate', 'effect', or let one Gaussian cover all sites: lb.Gaussian()."),
     ],
 )  # fmt: skip
 def test_sites_that_cannot_be_covered(model, args, sites, text):
     with pytest.raises(ArgumentError) as error:
-        lb.fit(model, *args, method=lb.Gaussian(sites=sites))
+        lb.fit(model, *args, method=lb.Over(sites))
     assert str(error.value) == text
     with pytest.raises(ArgumentError) as error:
-        lb.explain(model, *args, method=lb.Gaussian(sites=sites))
+        lb.explain(model, *args, method=lb.Over(sites))
     assert str(error.value) == text
 
 
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("sites", "method", "text"),
     [
-        ({"sites": "mu"}, "Gaussian got sites='mu'.\nExpected a tuple of site names, e.g. "
+        ("mu", lb.Gaussian(), "Over got sites='mu'.\nExpected a tuple of site names, e.g. "
          '("eta",).'),
-        ({"sites": ("mu",), "rank": 3}, "Gaussian got sites=('mu',).\nExpected rank=\"full\" or "
-         '"diagonal", engine="fixed", double precision and no condition with sites.'),
+        (("mu",), lb.Gaussian(rank=3), "Over got method=Gaussian(rank=3).\nExpected "
+         'lb.Gaussian(...) with rank "auto", "full" or "diagonal", without noncentred.'),
+        (("mu",), lb.Laplace(), "Over got method=Laplace().\nExpected lb.Gaussian(...) with rank "
+         '"auto", "full" or "diagonal", without noncentred.'),
     ],
 )  # fmt: skip
-def test_settings_that_do_not_go_with_sites(settings, text):
+def test_settings_that_do_not_go_together(sites, method, text):
     with pytest.raises(ArgumentError) as error:
-        lb.Gaussian(**settings)
+        lb.Over(sites, method)
     assert str(error.value) == text

@@ -153,7 +153,7 @@ def test_the_fit_is_the_best_product_of_factors(local, monkeypatch):
     if not local:
         monkeypatch.setattr(score, "MOST_WORK", 0.0)
     elbo, wanted = mean_field()
-    method = lb.Gaussian(engine="score", starts=3)
+    method = lb.ScoreFunctions(starts=3)
     for seed in (0, 1):
         fit = lb.fit(units, COUNTS, method=method, seed=seed)
         found = np.concatenate([fit.mean("z"), fit.posterior["k"].probs])
@@ -190,7 +190,7 @@ def test_the_ladder_ends_in_score_functions_and_the_fit_is_like_others(tmp_path,
     assert "estimated (local expectations)" in capsys.readouterr().out
     fit = lb.fit(hidden, MANY)
     assert fit.converged
-    assert fit.method == "Gaussian(engine='score')"
+    assert fit.method == "ScoreFunctions()"
     # The data of thirty counts decide every unit.
     np.testing.assert_array_equal(fit.mean("z").round(), TRUE)
     assert abs(fit.mean("b") - 0.4) < 4 * fit.sd("b")
@@ -218,7 +218,7 @@ def test_counts_without_an_end_get_as_many_values_as_they_need():
             numpyro.sample("y", dist.Binomial(total_count=n, probs=0.3), obs=y)
 
     y = np.array([9, 14, 20])
-    fit = lb.fit(thinned, y, method=lb.Gaussian(starts=2))
+    fit = lb.fit(thinned, y, method=lb.ScoreFunctions(starts=2))
     n = np.arange(1000)[:, None]
     log_p = stats.poisson.logpmf(n, 60.0) + stats.binom.logpmf(y, n, 0.3)
     posterior = np.exp(log_p - logsumexp(log_p, axis=0))
@@ -251,7 +251,7 @@ def test_what_is_impossible_gets_no_probability():
         numpyro.factor("not both", jnp.where(z.sum() == 2, -jnp.inf, 0.0))
         numpyro.sample("y", dist.Normal(3.0 * z[0] + jnp.exp(z[1]), 1.0), obs=y)
 
-    fit = lb.fit(one_of_two, np.array(4.0), method=lb.Gaussian(engine="score", starts=3))
+    fit = lb.fit(one_of_two, np.array(4.0), method=lb.ScoreFunctions(starts=3))
     draws = fit.sample(1000)["z"]
     assert np.isfinite(fit.elbo)
     assert np.all(draws.sum(axis=1) < 2)
@@ -264,10 +264,10 @@ def test_what_score_functions_cannot_do_is_refused():
         numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
 
     with pytest.raises(ArgumentError) as caught:
-        lb.fit(real, np.array([1.0, 2.0]), method=lb.Gaussian(engine="score"))
+        lb.fit(real, np.array([1.0, 2.0]), method=lb.ScoreFunctions())
     assert str(caught.value) == (
-        'Gaussian got engine="score" for a model without discrete latent sites.\n'
-        'Expected a discrete site, such as dist.Bernoulli. Use engine="auto".'
+        "ScoreFunctions got a model without discrete latent sites.\n"
+        "Expected a discrete site, such as dist.Bernoulli. Use lb.Gaussian()."
     )
 
     def shares(y):
@@ -276,16 +276,24 @@ def test_what_score_functions_cannot_do_is_refused():
 
     line = shares.__code__.co_firstlineno + 1
     with pytest.raises(UnsupportedModelError) as caught:
-        lb.fit(shares, np.array([1.0, 2.0]), method=lb.Gaussian(engine="score"))
+        lb.fit(shares, np.array([1.0, 2.0]), method=lb.ScoreFunctions())
     assert str(caught.value) == (
         "Site 'n' is discrete and has no known factor: MultinomialProbs   "
         f"(test_score.py:{line}).\n"
         "Expected finitely many values, known beforehand, or counts 0, 1, ... such as those of "
         "dist.Poisson. Sum the site out of the model yourself."
     )
-    with pytest.raises(ArgumentError) as caught:
-        lb.Gaussian(engine="score", precision="float32")
-    assert str(caught.value) == (
-        "Gaussian got precision='float32'.\n"
-        'Expected precision="float64" or None for engine="score".'
+    # A Gaussian of the rest names no way out that is none.
+    with pytest.raises(UnsupportedModelError) as caught:
+        lb.fit(shares, np.array([1.0, 2.0]), method=lb.Gaussian())
+    assert "ScoreFunctions" not in str(caught.value)
+
+
+def test_a_gaussian_names_score_functions_as_the_way_out():
+    with pytest.raises(UnsupportedModelError) as caught:
+        lb.fit(hidden, MANY, method=lb.Gaussian())
+    assert str(caught.value).endswith(
+        " Or use method=lb.ScoreFunctions(), which takes discrete sites entry by entry."
     )
+    with pytest.raises(UnsupportedModelError, match="ScoreFunctions"):
+        lb.explain(hidden, MANY, method=lb.Laplace())

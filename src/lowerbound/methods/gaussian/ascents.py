@@ -29,11 +29,10 @@ from lowerbound.methods.gaussian.centring import (
 from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
 from lowerbound.methods.gaussian.climbing.over_draws import LIMIT
 from lowerbound.methods.gaussian.reached import Reached, Rooted, table
-from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod, dimension
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, plan_of_gaussian
 from lowerbound.result.posterior import History
-from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking, told
@@ -55,7 +54,7 @@ class GaussianAscent(Walking[Reached]):
         self, problem: Problem, method: GaussianMethod, rank: str | int, compares: bool = True
     ) -> None:
         self.problem, self.method, self.rank, self.compares = problem, method, rank, compares
-        self.dtype = problem.computing.dtype()
+        self.size, self.dtype = dimension(problem), problem.computing.dtype()
         given_values(problem.model, method)
         named_sites(problem.model, method)
         self.plan = self._plan()
@@ -100,11 +99,6 @@ class GaussianAscent(Walking[Reached]):
         if not self.compares or self.size > MOST_TRIED:
             return ()
         return sites_to_try(model, self.method, self.rank == "full")
-
-    @cached_property
-    def size(self) -> int:
-        """The numbers of all sites."""
-        return Coordinates.of(self.problem.model).size
 
     def coordinates(self) -> Generator[Standing[Reached], None, Choice]:
         """The coordinates that the method names, or those of the largest ELBO."""

@@ -129,7 +129,7 @@ class Gaussian(GaussianMethod):
         from lowerbound.methods.gaussian.noisy import NoisyAscent
         from lowerbound.methods.gaussian.sparse.newton_ascent import planned_wide
 
-        size = Coordinates.of(problem.model).size
+        size = dimension(problem)
         wide = self.is_wide(size)
         newton = planned_wide(problem, self) if wide else None
         if newton is not None:
@@ -162,7 +162,7 @@ class StochasticGaussian(GaussianMethod):
         """Noisy gradients."""
         from lowerbound.methods.gaussian.noisy import NoisyAscent
 
-        return NoisyAscent(problem, self, self.chosen_rank(Coordinates.of(problem.model).size))
+        return NoisyAscent(problem, self, self.chosen_rank(dimension(problem)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -216,3 +216,8 @@ class Delta(Laplace):
         from lowerbound.methods.gaussian.laplace import DeltaAscent
 
         return DeltaAscent(problem, self, self.rank)
+
+
+def dimension(problem: Problem) -> int:
+    """The numbers of all sites on the unconstrained space."""
+    return problem.once("dimension", lambda: Coordinates.of(problem.model).size)

@@ -97,7 +97,7 @@ def given_sites(
     """The program given some sites, and its model; raises where the rest has no exact updates."""
     if set(sites) >= set(model.latent):
         raise ArgumentError(
-            f"Gaussian got sites={tuple(sites)!r}, which are all latent sites of the model.\n"
+            f"Over got sites={tuple(sites)!r}, which are all latent sites of the model.\n"
             "Expected some of them. Let one Gaussian cover all: lb.Gaussian()."
         )
     program = conditioned_on(model, sites, args, kwargs)
@@ -106,7 +106,7 @@ def given_sites(
     if left:
         names = ", ".join(f"'{name}'" for name in left)
         raise ArgumentError(
-            f"Gaussian got sites={tuple(sites)!r}; given these, {names} still have no exact "
+            f"Over got sites={tuple(sites)!r}; given these, {names} still have no exact "
             "updates.\nExpected sites without which every other site has one. Add "
             f"{names}, or let one Gaussian cover all sites: lb.Gaussian()."
         )
@@ -124,17 +124,17 @@ def coordinates_of(model: Model, sites: Sequence[str]) -> Coordinates:
     shapes, supports = {}, {}
     for name in sites:
         if name not in model.latent:
-            raise UnknownSiteError("Gaussian got sites with", name, tuple(model.latent))
+            raise UnknownSiteError("Over got sites with", name, tuple(model.latent))
         site = model.latent[name]
         if is_discrete(model, name):
             raise ArgumentError(
-                f"Gaussian got sites with '{name}', which is discrete: {site.distribution}   "
+                f"Over got sites with '{name}', which is discrete: {site.distribution}   "
                 f"({site.where}).\nExpected continuous sites; discrete ones keep factors of their "
                 "own."
             )
         if site.support is None:
             raise ArgumentError(
-                f"Gaussian got sites with '{name}', whose support depends on other sites   "
+                f"Over got sites with '{name}', whose support depends on other sites   "
                 f"({site.where}).\nExpected a fixed support. Let one Gaussian cover all sites: "
                 "lb.Gaussian()."
             )

@@ -14,7 +14,6 @@ from numpyro.distributions import biject_to
 from lowerbound.ascent import State
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.restricted import Restricted, restricted
-from lowerbound.compute.threads import one_thread
 from lowerbound.cost import allowance
 from lowerbound.errors import ImproperFactorError, NoFiniteBoundError
 from lowerbound.family.densities.product import Product
@@ -26,8 +25,6 @@ from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.gaussian.climbing.over_draws import AGREED, MOST_STAGES, SHARE, draw_sizes
 from lowerbound.methods.gaussian.climbing.starts import WIDTH
 from lowerbound.methods.gaussian.reached import table
-from lowerbound.methods.gaussian.sparse.wide import wide_for
-from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW, Gaussian
 from lowerbound.methods.partial.given_program import given_sites
 from lowerbound.methods.partial.in_turn import (
@@ -184,12 +181,6 @@ class PartlyGaussian(Walking[Placed]):
         )
         listed = ", ".join(given.coordinates.shapes)
         return replace(whole, method=f"Gaussian of {listed}, exact factors of the rest", rows=rows)
-
-
-def wide_enough(model: Model) -> bool:
-    """Whether one Gaussian of all sites can have a full covariance, or one as good."""
-    with np.errstate(all="ignore"), one_thread():
-        return wide_for(target_for(model), Gaussian()) is not None
 
 
 def block_size(method: Gaussian, coordinates: Coordinates) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from lowerbound.errors import UnsupportedModelError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.methods.rewriting.carried import Carried
+from lowerbound.model import Model
 from lowerbound.result.answer import Answer
 from lowerbound.result.plan import Plan, Row
-from lowerbound.rewrite.summing.enumerated import enumerated
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.finite import is_listable
 from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned
@@ -21,7 +24,10 @@ def summed_out(problem: Problem, method: Method) -> Planned[Any]:
 
     Raises UnsupportedModelError where z cannot be summed out.
     """
-    summation, summed = summed_problem(problem)
+    try:
+        summation, summed = summed_problem(problem)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{error}{_way_out(problem.model)}") from None
     inner = method.plan(summed)
 
     def back(answer: Answer) -> Answer:
@@ -39,6 +45,15 @@ def summed_problem(problem: Problem) -> tuple[Summation, Problem]:
         return summation, problem.of(summation.function, *summation.call)
 
     return problem.once("summed", find)
+
+
+def _way_out(model: Model) -> str:
+    """What takes discrete sites that cannot be summed out, where it can."""
+    discrete = discrete_sites(model)
+    for name, site in model.latent.items():
+        if not (is_listable(site) if name in discrete else site.support is not None):
+            return ""
+    return " Or use method=lb.ScoreFunctions(), which takes discrete sites entry by entry."
 
 
 def plan_summed(problem: Problem, summation: Summation, given: Plan) -> Plan:

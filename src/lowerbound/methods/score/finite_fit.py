@@ -30,7 +30,6 @@ from lowerbound.methods.score.score_functions import (
 )
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.score.windows import Ascending, Parameters
-from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
 from lowerbound.result.posterior import History
@@ -53,10 +52,10 @@ def planned_score(problem: Problem, method: ScoreFunctions) -> Planned[Any]:
     return ScoreAscent(problem, method)
 
 
-def check_score(model: Model, error: UnsupportedModelError) -> None:
+def check_score(problem: Problem, error: UnsupportedModelError) -> None:
     """Raise the error of the summation, where score functions cannot take its place."""
     try:
-        score_program(model)
+        _program(problem)
     except UnsupportedModelError:
         raise error from None
 
@@ -80,7 +79,7 @@ class ScoreAscent(Walking[Scored]):
 
     def __init__(self, problem: Problem, method: ScoreFunctions) -> None:
         self.problem, self.method = problem, method
-        self.first = score_program(problem.model)
+        self.first = _program(problem)
         self.rank = method.chosen_rank(self.first.coordinates.size)
         self.plan = self._plan()
 
@@ -150,6 +149,10 @@ class ScoreAscent(Walking[Scored]):
                     f"1[{row.site} = k]", row.where)
             )  # fmt: skip
         return replace(plan, method="Score functions", rows=tuple(rows))
+
+
+def _program(problem: Problem) -> ScoreProgram:
+    return problem.once("score", lambda: score_program(problem.model))
 
 
 def _standing(

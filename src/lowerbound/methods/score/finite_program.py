@@ -23,7 +23,7 @@ from lowerbound.model import Model, Site
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_parents, discrete_sites
-from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
+from lowerbound.rewrite.summing.finite import Finite, Group, is_listable, row_axes
 
 FEWEST_COUNTS, MOST_COUNTS = 32, 2048  # values 0, 1, ... of a count without an upper end
 TRIED = 8  # random states of all rows, for which rows must not affect each other
@@ -150,10 +150,7 @@ def _shared(program: ScoreProgram) -> dict[object, Any]:
 
 def _check_discrete(site: Site) -> None:
     """A site that has neither finitely many values nor is a single count is refused."""
-    if site.support_values is not None:
-        return
-    counts = site.support is not None and not site.event_shape
-    if counts and getattr(site.support, "lower_bound", 0) == 0:
+    if is_listable(site):
         return
     why = "values that depend on latent sites" if site.support is None else "no known factor"
     raise UnsupportedModelError(

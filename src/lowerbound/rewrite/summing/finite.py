@@ -13,6 +13,16 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from lowerbound.model import Site
+
+
+def is_listable(site: Site) -> bool:
+    """Whether the values of a discrete site can be listed: finitely many, or counts 0, 1, ..."""
+    if site.support_values is not None:
+        return True
+    counts = site.support is not None and not site.event_shape
+    return counts and getattr(site.support, "lower_bound", 0) == 0
+
 
 @dataclass(frozen=True, eq=False)
 class Finite:

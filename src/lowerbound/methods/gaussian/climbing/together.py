@@ -17,7 +17,7 @@ Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Sieve = Callable[[list[Ascent]], list[Ascent]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Climb:
     """One ascent: where it came to."""
 

@@ -6,12 +6,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
 import numpy as np
 
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.many_draws import many_draws
-from lowerbound.compute.threads import one_thread
 from lowerbound.cost import allowance
 from lowerbound.errors import ZeroDensityError
 from lowerbound.methods.gaussian.ascents import GaussianAscent, Phase, finite
@@ -19,7 +17,6 @@ from lowerbound.methods.gaussian.centring import (
     MARGIN,
     Choice,
     Trial,
-    named_sites,
     outcome,
     sites_to_try,
     with_centring,
@@ -40,7 +37,7 @@ from lowerbound.methods.gaussian.sparse.sparse_newton import (
     parameters,
     race,
 )
-from lowerbound.methods.gaussian.sparse.wide import Wide, wide_for
+from lowerbound.methods.gaussian.sparse.wide import Wide, wide_for, wide_problem
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.result.answer import Stop
@@ -55,11 +52,7 @@ SURE = 2.0  # standard errors by which the others must be better
 
 def planned_wide(problem: Problem, method: Gaussian) -> NewtonAscent | None:
     """Newton's steps for many numbers; None where they are not affordable."""
-    model = problem.model
-    with jax.enable_x64(True), np.errstate(all="ignore"), one_thread():
-        target = target_for(model, problem.computing.dtype(), named_sites(model, method))
-        target.prepare()
-        wide = wide_for(target, method)
+    target, wide = wide_problem(problem, method)
     return None if wide is None else NewtonAscent(problem, method, target, wide)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from lowerbound.compute.threads import one_thread
 from lowerbound.errors import NoStructureError
+from lowerbound.methods.gaussian.centring import named_sites
 from lowerbound.methods.gaussian.climbing.climbs import starts_of
 from lowerbound.methods.gaussian.sparse.sparsity import (
     Sparsity,
@@ -13,8 +17,9 @@ from lowerbound.methods.gaussian.sparse.sparsity import (
     pays,
     sparsity_of,
 )
-from lowerbound.methods.gaussian.target import Target
+from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BY_NEWTON, Gaussian
+from lowerbound.run.problem import Problem
 
 PROBES = 2  # points at which the sparsity of the second derivatives is looked at
 
@@ -35,6 +40,19 @@ class Wide:
             f"Structured covariance: {self.sparsity}. Its precision has the zeros of the second "
             "derivatives of log p, as that of the best full covariance has.",
         )
+
+
+def wide_problem(problem: Problem, method: Gaussian) -> tuple[Target, Wide | None]:
+    """Log p in the coordinates that a method names, and the covariance for it."""
+
+    def find() -> tuple[Target, Wide | None]:
+        model, dtype = problem.model, problem.computing.dtype()
+        with np.errstate(all="ignore"), one_thread():
+            target = target_for(model, dtype, named_sites(model, method))
+            target.prepare()
+            return target, wide_for(target, method)
+
+    return problem.once(("wide", method), find)
 
 
 def wide_for(target: Target, method: Gaussian) -> Wide | None:
