@@ -12,7 +12,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.climbs import Watch
 
 import lowerbound as lb
 from lowerbound import api
@@ -27,11 +26,11 @@ from lowerbound.errors import (
     UncertifiedError,
 )
 from lowerbound.ladder.costs import cheaper, work_of
-from lowerbound.methods.gaussian.noisy import EFFORTS, affordable_effort, solve_stochastic
+from lowerbound.methods.gaussian.noisy import EFFORTS, NoisyAscent, affordable_effort
 from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.model import trace_model
-from lowerbound.run.bar import Bar
 from lowerbound.run.problem import Problem
+from lowerbound.run.walking import ended
 
 
 def test_the_speed_of_the_machine_is_measured_once():
@@ -179,7 +178,7 @@ def test_a_gaussian_stops_with_the_reason_when_its_time_is_over(monkeypatch):
         w[0].message
     )
     assert not fit.converged
-    assert fit.stop_reason == "the 0.001 s that an automatic fit may take"
+    assert fit.stop_reason == "stopped: the 0.001 s that an automatic fit may take"
     assert np.isfinite(fit.elbo)
     named = lb.fit(recursion, SERIES, method=lb.Gaussian())
     assert named.converged
@@ -199,14 +198,15 @@ def test_a_step_that_would_take_too_long_is_refused_when_its_pace_is_known(monke
 
 def test_an_engine_whose_steps_do_not_stop_is_refused_when_its_pace_is_known(monkeypatch):
     """The least effort finds the rate of noisy steps by 2 windows of 10 steps over 2 draws."""
+    problem = Problem(recursion, (SERIES,))
     with jax.enable_x64(True):
-        target = target_for(trace_model(recursion, (SERIES,)))
+        target = target_for(problem.model)
         target(np.zeros((2, target.size)))
         assert 0.0 < target.seconds(1) < 1.0
         monkeypatch.setitem(target.compiled, "pace", 1e-12)  # none is faster
         target.check_affords(10**9)  # without a limit it takes as long as it needs
         with at_most(39e-12), pytest.raises(TooSlowError) as caught:
-            solve_stochastic(target, lb.Gaussian(starts=1), 1, 0, Watch(Bar(False, 1, "", "")))
+            ended(NoisyAscent(problem, lb.Gaussian(starts=1), 1, compares=False).ascent())
     assert str(caught.value).startswith(
         "The log density and its gradient at 40 points, one step of the fit, take about "
     )

@@ -94,13 +94,15 @@ def test_every_fit_has_a_finite_bound(program, method):
     assert sum(fit.elbo_terms.values()) == pytest.approx(fit.elbo)
 
 
-@pytest.mark.parametrize("engine", ["stochastic", "match", "laplace"])
+@pytest.mark.parametrize(
+    "method", [lb.StochasticGaussian(), lb.ScoreMatching(), lb.Laplace()], ids=str
+)
 @pytest.mark.parametrize("program", [half_plane, ball, logarithm])
-def test_other_engines_have_one_or_say_why_not(program, engine):
+def test_other_algorithms_have_one_or_say_why_not(program, method):
     try:
-        fit = quietly(program, lb.Gaussian(engine=engine))
+        fit = quietly(program, method)
     except ZeroDensityError as error:
-        assert engine == "laplace"
+        assert method == lb.Laplace()
         wall = {half_plane: "wall", ball: "inside"}[program]
         assert f"Site '{wall}' has log density -inf at a draw of q" in str(error)  # noqa: PT017
     else:
@@ -116,13 +118,13 @@ def test_a_bound_with_a_wall_is_a_bound():
         numpyro.factor("wall", jnp.where(a + b > 1.0, 0.0, -jnp.inf))
 
     evidence = norm.logsf(1.0 / np.sqrt(2.0))
-    for engine in ("fixed", "match"):
-        fit = quietly(program, lb.Gaussian(engine=engine))
+    for method in (lb.Gaussian(), lb.ScoreMatching()):
+        fit = quietly(program, method)
         assert -np.inf < fit.elbo < evidence + 4.0 * fit.elbo_error
 
 
 def test_a_discrete_site_that_excludes_is_measured_too():
-    """The score engine, with a Gaussian beside the discrete site that meets a wall."""
+    """Score functions, with a Gaussian beside the discrete site that meets a wall."""
 
     def program(y=FEW):
         a = numpyro.sample("a", dist.Normal(1.0, 1.0))
@@ -130,7 +132,7 @@ def test_a_discrete_site_that_excludes_is_measured_too():
         n = numpyro.sample("n", dist.Poisson(3.0))
         numpyro.sample("y", dist.Normal(jnp.sqrt(a) * n, 1.0), obs=y)
 
-    assert np.isfinite(quietly(program, lb.Gaussian(engine="score")).elbo)
+    assert np.isfinite(quietly(program, lb.ScoreFunctions()).elbo)
 
 
 def test_a_gradient_that_is_nowhere_finite_is_not_called_a_density():

@@ -309,7 +309,6 @@ GAUSSIANS = (
 )
 AUGMENTED = ("CAVI, augmented", "SVI, augmented", "SVI, augmented by the plan")
 ROWLESS = "The observations have no common rows"
-GIVEN_GAUSSIANS = ("Gaussian, given a scalar", "auto: a Gaussian, conditioned")
 
 REFUSED: Listed = {
     "checkpoints": {
@@ -336,31 +335,7 @@ REFUSED: Listed = {
         ),
     },
 }
-LACKING: Listed = {
-    "plan": {
-        "the fit adds a note on the centring that it kept": ("Gaussian, centring chosen",),
-    },
-    "restarts": {
-        "restarts are told by the ELBO of the draws that they climbed, not by that of the fit": (
-            "Gaussian, Laplace",
-            "Gaussian, score functions",
-            "Gaussian, non-centred",
-            "auto: score functions",
-        ),
-        "some restarts took no step": ("Gaussian, centring chosen",),
-    },
-    "reason": {
-        "the reason says neither converged nor stopped": tuple(
-            name for name in GAUSSIANS if name not in GIVEN_GAUSSIANS
-        ),
-    },
-    "flag": {
-        "a NumPy bool": (
-            "Gaussian, some sites",
-            "auto: Gaussian of some sites",
-        ),
-    },
-}
+LACKING: Listed = {}
 
 
 def _listed(table: Listed, name: str) -> dict[str, str]:

@@ -25,7 +25,6 @@ BEGUN = lb.SVI(batch_size=8, details=lb.Details(init={"nowhere": 0.0}))
 BLOCKED = lb.SVI(batch_size=8, details=lb.Details(blocks=[("nowhere",)]))
 ABROAD = lb.Augmented({"nowhere": "polya-gamma"}, lb.SVI(batch_size=8))
 UNSEEN = "explain does not look at it"
-LATE = "it is found after the program was prepared for steps"
 NOWHERE = {"nowhere": 0.0}
 UNKNOWN = (
     Case("CAVI, init", lb.CAVI(init=NOWHERE), zoo.LINE),
@@ -45,7 +44,7 @@ UNKNOWN = (
     ),
     Case("SVI, augment", ABROAD, zoo.LOGISTIC),
     Case("SVI, plate", lb.SVI(batch_size=8, plate="nowhere"), zoo.CLUSTERS),
-    Case("Gaussian, init", lb.Gaussian(init=NOWHERE), zoo.BEND, lacks={"explain": UNSEEN}),
+    Case("Gaussian, init", lb.Gaussian(init=NOWHERE), zoo.BEND),
     Case(
         "Gaussian, condition",
         lb.Given(("nowhere",), lb.Gaussian()),
@@ -61,20 +60,17 @@ UNKNOWN = (
         "Gaussian, sites, init",
         lb.Over(("rate",), lb.Gaussian(init=NOWHERE)),
         zoo.SPIKES,
-        lacks={"fit": LATE, "explain": UNSEEN},
     ),
     Case("Gaussian, noncentred", lb.Gaussian(noncentred=("nowhere",)), zoo.SCHOOLS),
     Case(
         "Gaussian, score, init",
         lb.ScoreFunctions(init=NOWHERE),
         zoo.SWITCHES,
-        lacks={"fit": LATE, "explain": UNSEEN},
     ),
     Case(
         "Gaussian, summed out, init",
         lb.Gaussian(init=NOWHERE),
         zoo.TAILS,
-        lacks={"explain": UNSEEN},
     ),
     Case("EM, init", lb.EM(init=NOWHERE), zoo.DECODER),
 )

@@ -100,9 +100,9 @@ def settled(tree: R) -> R:
 def interruptible() -> Iterator[None]:
     """Within this context, Ctrl-C makes a fit stop and return what there is.
 
-    `fit.converged` is then False, and `fit.stop_reason` says that it was interrupted. Sweeps of
-    coordinate ascent and steps on minibatches can be stopped so; where there is nothing to return
-    as yet, and outside of this context, Ctrl-C raises KeyboardInterrupt as it always does.
+    `fit.converged` is then False, and `fit.stop_reason` says that it was interrupted. Every
+    method can be stopped so, between two of its steps; where there is nothing to return as yet, and
+    outside of this context, Ctrl-C raises KeyboardInterrupt as it always does.
 
     `coin` is the program in the example of `lb.fit`, `y` its data.
 

@@ -1,14 +1,14 @@
 """An ascent that creeps ends at a limit that its cost decides, says so, and takes no more draws."""
 
-import sys
-
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.engines import draw_sizes
 
 import lowerbound as lb
 from lowerbound.errors import ConvergenceWarning
+from lowerbound.methods.gaussian import fixed_stages
+from lowerbound.methods.gaussian.climbing import climbs
+from lowerbound.methods.gaussian.climbing.over_draws import draw_sizes
 from lowerbound.methods.gaussian.target import Target
 
 
@@ -20,11 +20,10 @@ def crescent(z):
 
 
 def test_an_ascent_that_does_not_end_is_not_repeated_with_more_draws(monkeypatch):
-    engines = sys.modules["lowerbound.methods.gaussian.engines"]
-    monkeypatch.setattr(engines, "MOST_COMPUTED", 1.0)
-    monkeypatch.setattr(engines, "LEAST_LIMIT", 3)
-    monkeypatch.setattr(engines, "MOST_PLACES", 0)  # starts are compared over as many draws
-    sizes, evaluated = draw_sizes(None, 2), []
+    monkeypatch.setattr(fixed_stages, "MOST_COMPUTED", 1.0)
+    monkeypatch.setattr(fixed_stages, "LEAST_LIMIT", 3)
+    monkeypatch.setattr(climbs, "MOST_PLACES", 0)  # starts are compared over as many draws
+    sizes, evaluated = draw_sizes(lb.Gaussian(), 2), []
     whole = Target.__call__
 
     def counted(self, vectors):
@@ -34,6 +33,6 @@ def test_an_ascent_that_does_not_end_is_not_repeated_with_more_draws(monkeypatch
     monkeypatch.setattr(Target, "__call__", counted)
     with pytest.warns(ConvergenceWarning, match="stopped before it converged: 3 iterations"):
         fit = lb.fit(crescent, 0.1, method=lb.Gaussian(), progress=False)
-    assert (fit.converged, fit.stop_reason) == (False, "3 iterations")
+    assert (fit.converged, fit.stop_reason) == (False, "stopped: 3 iterations")
     assert evaluated.count(sizes[0]) == 3
     assert sizes[2] not in evaluated
