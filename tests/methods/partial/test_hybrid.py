@@ -165,7 +165,7 @@ def test_the_energy_of_averages_is_the_average_of_energies(model, args, sites):
 def test_the_density_given_point_statistics_is_that_of_the_program():
     """Of u = log rate, its Jacobian included; that of tau is no part of it."""
     with jax.enable_x64(True):
-        problem, traced, _ = problem_of(decay, (CURVES,), ("rate",))
+        problem, traced = problem_of(decay, (CURVES,), ("rate",))
         coordinates = Coordinates.of(traced)
         for seed in range(3):
             vector = jnp.asarray(np.random.default_rng(seed).normal(size=coordinates.size))

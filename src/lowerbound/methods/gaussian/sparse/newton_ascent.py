@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class NewtonAscent(GaussianAscent):
         super().__init__(problem, method, wide.rank)
         self.plan = replace(self.plan, notes=(*self.plan.notes, *wide.notes))
 
-    @property
+    @cached_property
     def tried(self) -> tuple[str, ...]:
         """The sites whose coordinates are compared: z, or u with z = loc + scale * u."""
         return sites_to_try(self.problem.model, self.method, True)
