@@ -17,8 +17,8 @@ import lowerbound as lb
 from lowerbound import api
 from lowerbound.compute import engine
 from lowerbound.errors import ArgumentError, StorageError
-from lowerbound.methods.coordinate import loop
-from lowerbound.methods.values import CAVI
+from lowerbound.methods.coordinate import sweeping
+from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.run import resume
 from lowerbound.store.checkpoint import Keeper, available
 from tests.models import test_diagonal_mixture, test_lda, test_probit_regression
@@ -90,7 +90,7 @@ def test_resumed_runs_equal_uninterrupted_ones(case, restarts, tmp_path, monkeyp
         assert_same(lb.resume(tmp_path, case.model, *args, **kwargs), expected)
         # A finished run gives its result at once.
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "_chunk", None)
+            patch.setattr(sweeping, "advance", None)
             again = lb.resume(tmp_path, case.model, *args, **kwargs)
         assert_same(again, expected)
 
@@ -233,7 +233,7 @@ def test_no_checkpoints(tmp_path):
 
 
 def test_a_used_folder_is_refused_before_any_work(folder, monkeypatch):
-    monkeypatch.setattr(api, "RUNNERS", {})
+    monkeypatch.setattr(api, "_climbed", None)
     with pytest.raises(StorageError, match="already holds checkpoints, the last of step"):
         lb.fit(coin, Y, checkpoint=folder)
 
@@ -291,10 +291,10 @@ def test_other_data(folder, args, kwargs, text):
 def test_another_format(folder):
     for path in folder.iterdir():
         with zipfile.ZipFile(path, "a") as archive:
-            archive.comment = archive.comment.replace(b"format 1", b"format 2")
+            archive.comment = archive.comment.replace(b"format 2", b"format 3")
     newest = sorted(folder.iterdir())[-1]
     refused(
-        f"{newest} has format 2; this version of lowerbound ({lb.__version__}) reads format 1.\n"
+        f"{newest} has format 3; this version of lowerbound ({lb.__version__}) reads format 2.\n"
         "Update lowerbound to read it.",
         folder,
         coin,
@@ -361,7 +361,8 @@ def test_a_record_that_does_not_fit_together(folder):
 def test_states_of_other_shapes(folder):
     step = available(folder)[-1]
     document = resume.read(folder, step)
-    progress = {**document["progress"], "elbo": np.zeros(2)}
+    progress = document["progress"]
+    progress = {**progress, "state": {**progress["state"], "elbo": np.zeros(2)}}
     Keeper(lb.Checkpoint(folder), record=document["run"]).write(step, progress)
     refused(
         "The checkpoint does not fit the model: its arrays have other shapes.\nExpected the model "
