@@ -61,7 +61,6 @@ def test_reserved_argument_names():
         ({"restarts": 0}, "CAVI got restarts=0.\nExpected an integer of at least 1."),
         ({"tolerance": -1.0}, "CAVI got tolerance=-1.0.\nExpected a number of at least 0."),
         ({"max_sweeps": 0}, "CAVI got max_sweeps=0.\nExpected an integer of at least 1."),
-        ({"precision": "half"}, 'Expected "float32", "float64" or None.'),
         ({"init": "middle"}, "CAVI got init='middle'."),
         ({"blocks": ["mu"]}, "Expected a list of tuples of site names"),
         ({"blocks": [("mu",), ("mu",)]}, "every site in one block at most"),
@@ -71,6 +70,14 @@ def test_settings_are_checked(method, text):
     with pytest.raises(errors.ArgumentError) as caught:
         lb.CAVI(**method)
     assert text in str(caught.value)
+
+
+def test_where_to_compute_is_checked():
+    with (
+        pytest.raises(errors.ArgumentError, match='Expected "float32", "float64" or None'),
+        lb.computing(precision="half"),
+    ):
+        lb.fit(regression, *line())
 
 
 def test_unknown_method_and_checkpoint():
