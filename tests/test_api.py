@@ -134,7 +134,7 @@ def test_a_flat_prior_with_a_proper_posterior_fits():
 
 def test_stopping_early_warns_and_tolerance_zero_does_not():
     x, _ = clusters()
-    with pytest.warns(errors.ConvergenceWarning, match="3 sweeps"):
+    with pytest.warns(errors.ConvergenceWarning, match="max_sweeps=3"):
         early = lb.fit(mixture, x, K=3, method=lb.CAVI(max_sweeps=3, tolerance=1e-14))
     assert not early.converged
     assert early.stop_reason == "stopped: reached max_sweeps=3"
