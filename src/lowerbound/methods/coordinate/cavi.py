@@ -37,6 +37,10 @@ class CAVI(Method):
 
     Parameters of the program (`numpyro.param`) are maximised with the same ELBO (variational EM);
     restarts then run one after the other.
+
+    >>> fit = lb.fit(coin, y, method=lb.CAVI())
+    >>> round(float(fit.mean("p")), 2)
+    0.67
     """
 
     restarts: int = 1

@@ -118,6 +118,10 @@ class Gaussian(GaussianMethod):
         theta = loc + scale * u; "auto" tries these, and some between u and theta, for sites with a
         latent scale, and keeps what raises the ELBO (up to 200 dimensions, or with a given rank
         1000).
+
+    >>> fit = lb.fit(coin, y, method=lb.Gaussian())
+    >>> round(float(fit.mean("p")), 1)
+    0.7
     """
 
     rank: str | int = "auto"  # type: ignore[misc]
@@ -152,6 +156,10 @@ class StochasticGaussian(GaussianMethod):
 
     rank: "full", "diagonal", or a number of columns beside the diagonal; "auto" is full up to 200
         dimensions, then 20. draws: how many a step takes. The others are those of `Gaussian`.
+
+    >>> fit = lb.fit(coin, y, method=lb.StochasticGaussian())
+    >>> round(float(fit.mean("p")), 1)
+    0.7
     """
 
     rank: str | int = "auto"  # type: ignore[misc]
@@ -170,6 +178,10 @@ class ScoreMatching(GaussianMethod):
     """A Gaussian with a full covariance whose score is that of log p over draws (batch and match).
 
     draws: how many fixed draws. The other settings are those of `Gaussian`.
+
+    >>> fit = lb.fit(coin, y, method=lb.ScoreMatching())
+    >>> round(float(fit.mean("p")), 1)
+    0.7
     """
 
     draws: int | None = None  # type: ignore[misc]
@@ -190,6 +202,10 @@ class Laplace(GaussianMethod):
 
     rank: "full" or "diagonal". The other settings are those of `Gaussian`; "auto" of `noncentred`
     leaves sites as they are.
+
+    >>> fit = lb.fit(coin, y, method=lb.Laplace())
+    >>> round(float(fit.mean("p")), 1)
+    0.6
     """
 
     rank: str = "full"  # type: ignore[misc]
@@ -209,6 +225,10 @@ class Delta(Laplace):
     """The mean that is best for an ELBO of second order, with the curvature there; no draws.
 
     Settings are those of `Laplace`.
+
+    >>> fit = lb.fit(coin, y, method=lb.Delta())
+    >>> round(float(fit.mean("p")), 1)
+    0.7
     """
 
     def ascent(self, problem: Problem) -> Planned[Any]:

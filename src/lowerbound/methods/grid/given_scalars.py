@@ -24,6 +24,10 @@ class Given(Method):
     sites: one to three scalar sites, e.g. ("tau",).
     method: lb.CAVI() solves the rest by coordinate ascent given each node, lb.Gaussian() by a
         Gaussian. Its `init` says where theta and z are looked for.
+
+    >>> fit = lb.fit(coin, y, method=lb.Given(("p",)))
+    >>> round(float(fit.mean("p")), 2)
+    0.67
     """
 
     sites: Sequence[str]

@@ -29,6 +29,9 @@ class EM(Method):
         maximum over fixed draws at the end.
     tolerance: steps get shorter, and end, when the ELBO gains relatively less than this.
     init: a dict of values of parameters and of latent sites to start from.
+
+    >>> lb.EM(steps=500)
+    EM(steps=500)
     """
 
     rank: str = "auto"

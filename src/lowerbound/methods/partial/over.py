@@ -18,6 +18,9 @@ class Over(Method):
 
     sites: those that the Gaussian covers, e.g. ("eta",); the others have exact updates given them.
     method: lb.Gaussian(...), with rank "auto", "full" or "diagonal".
+
+    >>> lb.Over(("eta",), lb.Gaussian(starts=2))
+    Over(('eta',), method=Gaussian(starts=2))
     """
 
     sites: Sequence[str]

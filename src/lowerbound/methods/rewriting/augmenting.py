@@ -29,6 +29,9 @@ class Augmented(Method):
 
     choices: how, by site, e.g. {"y": "polya-gamma"}; "none" leaves a site as it is.
     method: what fits the augmented program, such as lb.CAVI() or lb.SVI().
+
+    >>> lb.Augmented({"y": "polya-gamma"}, lb.CAVI())
+    Augmented({'y': 'polya-gamma'}, CAVI())
     """
 
     choices: Mapping[str, str]

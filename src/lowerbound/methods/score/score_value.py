@@ -19,6 +19,9 @@ class ScoreFunctions(UnconstrainedMethod):
 
     rank, draws: of the Gaussian, and how many draws a step takes. The other settings are those of
     `lb.Gaussian`; "auto" of `noncentred` leaves sites as they are.
+
+    >>> lb.ScoreFunctions(draws=8)
+    ScoreFunctions(draws=8)
     """
 
     rank: str | int = "auto"  # type: ignore[misc]

@@ -34,6 +34,9 @@ class Details(Settings):
     sampling: "epochs" draws rows without replacement, pass after pass; "uniform" as in the paper.
     average: return an average of the late iterates instead of the last.
     blocks, init: as for `lb.CAVI`; `init` is found on the first batch.
+
+    >>> lb.SVI(details=lb.Details(average=True))
+    SVI(details=Details(average=True))
     """
 
     tolerance: float | None = None
@@ -67,6 +70,10 @@ class SVI(Method):
     monitor: rows set aside to stop by their average log predictive: "auto" (up to 1000), their
         number, None, or other held-out arguments of the model.
     details: lb.Details(tolerance=, sampling=, average=, blocks=, init=), seldom changed.
+
+    >>> fit = lb.fit(coin, y, method=lb.SVI(batch_size=4, steps=40, forgetting=0.7))
+    >>> fit.stop_reason
+    'stopped: ran the 40 steps'
     """
 
     batch_size: int | None = None
@@ -136,6 +143,10 @@ class Memoized(Method):
     monitor: rows to set aside for a held-out log predictive in the history: their number, None, or
         other held-out arguments of the model.
     blocks, init: as for `lb.CAVI`; `init` is found on the first batch.
+
+    >>> fit = lb.fit(coin, y, method=lb.Memoized(batch_size=2))
+    >>> round(float(fit.mean("p")), 2)
+    0.67
     """
 
     batch_size: int | None = None
