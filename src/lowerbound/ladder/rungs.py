@@ -28,8 +28,9 @@ from lowerbound.errors import (
     UnsupportedModelError,
 )
 from lowerbound.joint import Joint, inputs_of
-from lowerbound.joint.derive import domain_of
+from lowerbound.joint.latents import domain_of
 from lowerbound.joint.multiaffine import Structure
+from lowerbound.joint.terms.domain import COUNT
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.variational_em import check_ascent, parametrised_model
 from lowerbound.methods.gaussian_value import FULL_BELOW, Gaussian
@@ -404,7 +405,7 @@ def independent(structure: Structure) -> bool:
 
 def several_optima(structure: Structure) -> bool:
     """Whether a small model has discrete factors that meet others: a mixture, in the main."""
-    discrete = [block for block in structure.blocks if block.kind == "categorical"]
+    discrete = [block for block in structure.blocks if block.family.enumerable]
     size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
     numbers = {block.number for block in discrete}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
@@ -413,7 +414,7 @@ def several_optima(structure: Structure) -> bool:
 
 def exclusions(joint: Joint, model: Model) -> tuple[str, ...]:
     """The discrete sites of which some values together are impossible, where there are such."""
-    blocks = {block.number: block for block in joint.blocks if block.kind == "categorical"}
+    blocks = {block.number: block for block in joint.blocks if block.family.enumerable}
     meeting = [s for s in joint.structure.summands if len(s.blocks & set(blocks)) > 1]
     if not meeting:
         return ()
@@ -436,7 +437,7 @@ def _discrete(model: Model) -> list[str]:
     return [
         name
         for name, site in model.latent.items()
-        if site.support_values is not None or domain_of(site) == "count"
+        if site.support_values is not None or domain_of(site) is COUNT
     ]
 
 

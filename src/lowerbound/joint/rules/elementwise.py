@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from lowerbound.joint.rules import static
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import OPERATIONS, Tree, evaluate
 from lowerbound.joint.terms.impossible import IMPOSSIBLE, without_infinity
 from lowerbound.joint.terms.indicators import elementwise
@@ -42,16 +43,20 @@ def _on_constants(
     return apply
 
 
-def _opaque(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
-    """A function that passes inside indicators and is known on constants alone."""
-    operation = {"lgamma": "log Gamma"}.get(name, name)
+def opaque(name: str, function: Callable[..., Any], operation: str = "") -> Callable[..., Outcome]:
+    """A function that passes inside indicators, is known on constants, and is an `operation`."""
 
     def rule(*operands: Operand, aval: Any, **_: Any) -> Outcome:
-        dtype = float if name == "is_finite" else aval.dtype
-        tree = _tree(operation, operands) if np.issubdtype(aval.dtype, np.floating) else None
-        return elementwise(name, _on_constants(name, function, dtype), operands, tree=tree)
+        floating = np.issubdtype(aval.dtype, np.floating)
+        tree = _tree(operation or name, operands) if floating else None
+        return elementwise(name, _on_constants(name, function, aval.dtype), operands, tree=tree)
 
     return rule
+
+
+def rule_of_operation(name: str) -> Callable[..., Outcome] | None:
+    """The rule of a primitive that is an elementwise operation by its name."""
+    return opaque(name, OPERATIONS[name].function) if name in OPERATIONS else None
 
 
 def _tree(operation: str, operands: Sequence[Operand]) -> Tree | None:
@@ -142,9 +147,7 @@ def _is_integral(a: Operand) -> bool:
     if not isinstance(a, Value):
         return False
     return all(
-        f.atom.domain in ("discrete", "count") or f.atom.function == "step"
-        for term in a.terms
-        for f in term.latents
+        f.atom.domain.whole or f.atom.function == "step" for term in a.terms for f in term.latents
     )
 
 
@@ -220,7 +223,7 @@ def _step(latent: Value, threshold: Value, operation: str) -> Value | None:
     if threshold.terms and (threshold.terms[0].constants or threshold.terms[0].latents):
         return None
     (factor,) = term.latents
-    if factor.atom.domain != "real" or factor.atom.function != "power":
+    if factor.atom.domain is not REAL or factor.atom.function != "power":
         return None
     if factor.atom.parameter != 1.0:
         return None
@@ -290,20 +293,14 @@ RULES: dict[str, Callable[..., Any]] = {
     "stop_gradient": lambda a, **_: add(a, 0.0),
     "is_finite": _is_finite,
     "select_n": _select,
-    **{
-        name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
-    },
+    **{name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
     "and": _logical("and", lax.bitwise_and),
     "or": _logical("or", lax.bitwise_or),
     "not": _logical("not", lax.bitwise_not),
-    **{
-        name: _opaque(name, getattr(lax, function))
-        for name, function in {
-            "abs": "abs", "sign": "sign", "max": "max", "min": "min", "floor": "floor",
-            "ceil": "ceil", "rem": "rem", "logistic": "logistic",
-            "tanh": "tanh", "sin": "sin", "cos": "cos", "erf": "erf", "erfc": "erfc",
-            "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "atan2": "atan2",
-            "exp2": "exp2", "cbrt": "cbrt", "clamp": "clamp",
-        }.items()
-    },
-}  # fmt: skip
+    # Others of `expression.OPERATIONS` go by their own names.
+    "lgamma": opaque("lgamma", lax.lgamma, "log Gamma"),
+    "floor": opaque("floor", lax.floor),
+    "ceil": opaque("ceil", lax.ceil),
+    "rem": opaque("rem", lax.rem),
+    "exp2": opaque("exp2", lax.exp2),
+}

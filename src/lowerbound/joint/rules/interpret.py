@@ -69,7 +69,7 @@ class _Interpreter:
         poison = first_poison(inputs)
         if poison is not None:
             return [poison.spread(shape, inputs) for shape in shapes]
-        rule = RULES.get(name)
+        rule = RULES.get(name) or elementwise.rule_of_operation(name)
         if rule is None:
             if not sites_of(*inputs):
                 arrays = [

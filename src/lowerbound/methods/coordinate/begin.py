@@ -27,7 +27,7 @@ def precision(method: Method, where: Placement | None = None) -> np.dtype[Any]:
 def assignments(engine: Engine, model: Model) -> int | None:
     """The block of mixture assignments: one discrete variable per row, with components to index."""
     plate = model.data_plate
-    discrete = [b for b in engine.joint.blocks if b.kind == "categorical" and not b.sequential]
+    discrete = [b for b in engine.joint.blocks if b.family.enumerable and not b.sequential]
     if len(discrete) != 1:
         return None
     (block,) = discrete
