@@ -122,6 +122,28 @@ EXACT: dict[str, Row] = {
     "where infinite traced": row(
         lambda x, d: jnp.where(d > 0, jnp.log(jnp.abs(d)) / (d > 0), x), x=real(5), d=data(5)
     ),
+    "where infinite beside a latent, by both": row(
+        lambda z, x, d: jnp.where((d > 0) & (z == 1), jnp.exp(jnp.where(z == 1, -jnp.inf, 0.0)), x),
+        z=discrete(4),
+        x=real(4),
+        d=data(4),
+    ),
+    "where one case is surely taken": row(
+        lambda x: jnp.where(jnp.isfinite(x), x, jnp.floor(jnp.sin(x) * x)), x=real(3)
+    ),
+    "where a bound is not there": row(
+        lambda x: jnp.where(x < jnp.inf, x, jnp.floor(x)) * (-jnp.inf < x) + (x == -jnp.inf),
+        x=real(3),
+    ),
+    "guards of a logarithm of data": row(
+        lambda x, d: (
+            jnp.where(jnp.isneginf(jnp.log(jnp.maximum(d, 0.0))), 1.0, 2.0) * x
+            + jnp.where(jnp.isfinite(jnp.log(jnp.maximum(d, 0.0))), 3.0, 4.0)
+            + (jnp.log(jnp.maximum(d, 0.0)) > -jnp.inf)
+        ),
+        x=real(5),
+        d=data(5),
+    ),
     "where of indicator": row(
         lambda z, a, b: jnp.where(z == 1, a, b), z=discrete(4), a=real(4), b=real()
     ),

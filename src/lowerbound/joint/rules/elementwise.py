@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,13 +14,14 @@ from jax import lax
 from lowerbound.joint.rules import static
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import OPERATIONS, Tree, evaluate
-from lowerbound.joint.terms.impossible import IMPOSSIBLE, without_infinity
+from lowerbound.joint.terms.impossible import is_finite, possible
 from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.labelled import Array, Factor, Term, is_static
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, Poison, Value, add, lift, times
 
 Outcome = Value | Poison
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _on_constants(
@@ -72,12 +74,7 @@ def _is_finite(a: Operand, *, aval: Any, **_: Any) -> Outcome:
     def inner(value: Value) -> Outcome:
         return replace(value, terms=(Term(1.0),))
 
-    def on_constants(array: Array) -> Array:
-        isfinite = np.isfinite if is_static(array) else jnp.isfinite
-        found: Array = isfinite(array) & (abs(array) != -IMPOSSIBLE)  # log 0, as a number
-        return found
-
-    return elementwise("is_finite", on_constants, [a], inner)
+    return elementwise("is_finite", is_finite, [a], inner)
 
 
 def _logical(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
@@ -119,6 +116,8 @@ def _pow(base: Operand, exponent: Operand, *, aval: Any, **_: Any) -> Outcome:
 
 def number_in(operand: Operand) -> float | None:
     """The number that a static constant repeats, if it does."""
+    if isinstance(operand, Poison):
+        return None
     value = lift(operand)
     if len(value.terms) == 1 and not value.terms[0].factors:
         return value.terms[0].coefficient
@@ -156,7 +155,7 @@ def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
 
     def on_constants(which: Array, *arrays: Array) -> Array:
         where = np.where if all(map(is_static, (which, *arrays))) else jnp.where
-        arrays = tuple(without_infinity(array) for array in arrays)
+        arrays = tuple(possible(array) for array in arrays)
         chosen = arrays[-1]
         for number in reversed(range(len(arrays) - 1)):
             chosen = where(which == number, arrays[number], chosen)
@@ -184,24 +183,29 @@ def _has_expression(value: Value) -> bool:
 
 
 def _masked(value: Value, mask: Outcome) -> Outcome:
-    """The product, with constants set to zero where the mask is, even if they are not finite."""
+    """The product, with constants set to zero where the mask is, even if they are no numbers."""
     if value.is_constant and isinstance(mask, Value) and mask.is_constant:
 
         def zeroed(array: Array, keep: Array) -> Array:
             where = np.where if is_static(array) and is_static(keep) else jnp.where
-            return where(keep.astype(bool), array, 0.0)
+            return where(keep.astype(bool), possible(array), 0.0)
 
         return elementwise("where", zeroed, [value, mask])
     return times(value, mask)
 
 
 def _compare(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
-    """Comparison with a fixed threshold is a step function of a real latent."""
+    """Comparison with a fixed threshold is a step function of a real latent; inf is above all."""
     on_constants = _on_constants(name, function)
     flipped = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 
     def rule(a: Operand, b: Operand, **_: Any) -> Outcome:
         def inner(x: Value, y: Value) -> Outcome | None:
+            for left, right, op in ((x, y, name), (y, x, flipped.get(name, name))):
+                threshold = number_in(right)
+                if threshold is not None and math.isinf(threshold):
+                    below = (op in ("lt", "le")) == (threshold > 0) if op in flipped else op == "ne"
+                    return replace(left, terms=(Term(1.0),) if below else ())
             if name in flipped:
                 for left, right, op in ((x, y, name), (y, x, flipped[name])):
                     step = _step(left, right, op)
@@ -293,7 +297,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "stop_gradient": lambda a, **_: add(a, 0.0),
     "is_finite": _is_finite,
     "select_n": _select,
-    **{name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{name: _compare(name, getattr(lax, name)) for name in COMPARISONS},
     "and": _logical("and", lax.bitwise_and),
     "or": _logical("or", lax.bitwise_or),
     "not": _logical("not", lax.bitwise_not),
