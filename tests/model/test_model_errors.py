@@ -78,6 +78,22 @@ def test_site_name_used_twice():
     )
 
 
+@pytest.mark.parametrize("rows", [10_000, 10**12])
+def test_a_loop_of_more_sites_than_can_be_read_is_refused_while_it_runs(rows):
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        for i in range(rows):
+            numpyro.sample(f"y_{i}", dist.Normal(mu, 1.0), obs=y[0])
+
+    assert message(errors.TooManySitesError, model, Y) == (
+        "The program states more than 2,000 sites; 'y_1999' is the next   "
+        "(test_model_errors.py:N)\n"
+        "Expected at most 2,000, since each is derived and compiled on its own, about 0.1 s for an "
+        "observed number and more for a latent one. Write a Python loop over rows as numpyro.plate "
+        "with arrays, and one over steps as numpyro.contrib.control_flow.scan."
+    )
+
+
 def test_data_ignored():
     def model(x, y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
