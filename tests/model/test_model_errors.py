@@ -197,6 +197,26 @@ def test_impossible_observations(make, y, found, support):
     assert f"Expected values in the support of {support}. " in text
 
 
+def of_latent_total(y):
+    n = numpyro.sample("n", dist.DiscreteUniform(5, 20))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("z", dist.Binomial(n, 0.4), obs=y)
+
+
+def of_latent_ends(y):
+    low = numpyro.sample("low", dist.Categorical(jnp.ones(3) / 3))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("z", dist.DiscreteUniform(low, low + 9), obs=y)
+
+
+@pytest.mark.parametrize("model", [of_latent_total, of_latent_ends])
+def test_counts_whose_bounds_are_latent_are_integers_all_the_same(model):
+    trace_model(model, (np.array([3.0, 4.0, 30.0]),))  # which bounds there are is not known
+    text = message(errors.SupportError, model, np.array([3.0, 4.5, 5.0]))
+    assert "Site 'z' (argument 'y') observes impossible values: y[1] = 4.5, 1 such entry" in text
+    assert ": the integers. Correct the data" in text
+
+
 def test_impossible_observation_computed_in_the_model():
     def model(y):
         rate = numpyro.sample("rate", dist.LogNormal(0.0, 1.0))
