@@ -12,7 +12,7 @@ from benchmarks.programs import made
 from benchmarks.programs.found import of_numpyro, plain, programs
 from benchmarks.programs.options import variants
 from benchmarks.programs.rows import Row, summary
-from benchmarks.programs.watch import Limits, rows_with_variants
+from benchmarks.programs.watch import Limits, rows_of
 
 SCRIPT = """
     import argparse
@@ -82,7 +82,11 @@ def test_a_tree_holds_scripts_and_notebooks_but_not_modules(tree):
 @pytest.mark.slow
 def test_programs_are_fitted_as_they_are_one_row_a_model(tree, capfd):
     script, book = of_numpyro(tree)
-    rows = list(rows_with_variants(script, Limits(), ["nuts", "explain"], tree / "logs"))
+    others = []
+    rows = list(rows_of(script, Limits(), ["nuts", "explain"], tree / "logs", others.append))
+    assert [other.label for other in others] == ["examples/script.py --model other"]
+    rows += rows_of(others[0], Limits(), [], tree / "logs", others.append)
+    assert len(others) == 1
     assert [row.outcome for row in rows] == ["result", "result", "not run"]
     first, second, varied = rows
     assert (first.model, first.through, first.ordinal) == ("one", "MCMC.run", 0)
@@ -97,7 +101,7 @@ def test_programs_are_fitted_as_they_are_one_row_a_model(tree, capfd):
     own = "the program itself raises RuntimeError: a program's own fault; then RuntimeError"
     assert varied.reason.startswith(own)
     assert "then stopped: ValueError: after the last model" in capfd.readouterr().out
-    (row,) = rows_with_variants(book, Limits(), [], tree / "logs")
+    (row,) = rows_of(book, Limits(), [], tree / "logs")
     assert (row.model, row.through) == ("model", "util.initialize_model")
     assert row.outcome == "result"
     assert np.isnan(row.nuts)
@@ -124,7 +128,7 @@ SLOW = """
 def test_a_fit_past_its_limit_is_a_row_and_the_program_goes_on(tmp_path, capfd):
     (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
     (script,) = programs(tmp_path)
-    (row,) = rows_with_variants(script, Limits(fit=2.0), [], tmp_path / "logs")
+    (row,) = rows_of(script, Limits(fit=2.0), [], tmp_path / "logs")
     assert row.outcome == "time-out"
     assert row.reason == "time-out: no end of fit within 2 s"
     assert "slow.py" in row.where

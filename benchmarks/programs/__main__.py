@@ -8,10 +8,11 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from queue import LifoQueue
 
-from benchmarks.programs.found import of_numpyro, programs
+from benchmarks.programs.found import Program, of_numpyro, programs
 from benchmarks.programs.rows import HEADING, Row, summary
-from benchmarks.programs.watch import Limits, end_all, rows_with_variants
+from benchmarks.programs.watch import Limits, end_all, rows_of
 
 
 def main() -> None:
@@ -40,18 +41,36 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end_all)
     signal.signal(signal.SIGINT, end_all)
     rows: list[Row] = []
+    waiting: LifoQueue[Program | None] = LifoQueue()  # the variants of a program come next
+    for program in reversed(found):
+        waiting.put(program)
     print(HEADING, flush=True)
     with (options.output / "rows.jsonl").open("a" if options.only else "w") as kept:
 
-        def run(program: object) -> None:
-            for row in rows_with_variants(program, limits, tasks, options.output / "logs"):
+        def run(program: Program) -> None:
+            for row in rows_of(program, limits, tasks, options.output / "logs", waiting.put):
                 print(row, flush=True)
                 rows.append(row)
                 kept.write(json.dumps(asdict(row)) + "\n")
                 kept.flush()
 
+        def work() -> None:
+            while True:
+                program = waiting.get()
+                try:
+                    if program is None:
+                        return
+                    run(program)
+                finally:
+                    waiting.task_done()
+
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(run, found))
+            workers = [pool.submit(work) for _ in range(options.jobs)]
+            waiting.join()
+            for _ in workers:
+                waiting.put(None)
+            for worker in workers:
+                worker.result()
     print(f"\n{summary(rows)}", flush=True)
 
 

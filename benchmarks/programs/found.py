@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAGIC = re.compile(r"^(\s*)([!%].*)$", re.MULTILINE)  # lines that only IPython reads
+FOLDER = re.compile(r"^(?:# )?%cd +([\w./-]+) *$", re.MULTILINE)  # one of them that is heeded
+JUPYTEXT = re.compile(r"^# +jupytext:", re.MULTILINE)  # a notebook that is kept as a script
 SKIPPED = {".git", ".venv", "build", "node_modules", "__pycache__"}
 
 
@@ -30,7 +32,7 @@ class Program:
         """Its code: a script is one cell. Lines for the shell and for IPython do nothing."""
         text = self.path.read_text()
         if self.path.suffix == ".py":
-            return [text]
+            return statements(text) if JUPYTEXT.search(text) else [text]
         written = [
             "".join(cell["source"])
             for cell in json.loads(text)["cells"]
@@ -39,14 +41,37 @@ class Program:
         return [plain(cell) for cell in written]
 
 
+def statements(text: str) -> list[str]:
+    r"""The statements of a notebook that is kept as a script, each on its own lines of it.
+
+    >>> statements("# %cd ..\nx = 5\n\nprint(\n  x)")
+    ['import os; os.chdir("..")', '\nx = 5', '\n\n\nprint(\n  x)']
+    """
+    text = heeded(text)
+    lines, found, ended = text.splitlines(), [], 0
+    for part in ast.parse(text).body:
+        first = min([part.lineno, *(d.lineno for d in getattr(part, "decorator_list", ()))])
+        if first > ended:  # not the second of a line
+            found.append("\n" * (first - 1) + "\n".join(lines[first - 1 : part.end_lineno]))
+            ended = part.end_lineno or first
+    return found
+
+
+def heeded(text: str) -> str:
+    """Code that goes to a folder as the notebook does."""
+    return FOLDER.sub(r'import os; os.chdir("\1")', text)
+
+
 def plain(cell: str) -> str:
     r"""A cell without magic; `%%time` and the like leave the code below them.
 
-    >>> print(plain("%matplotlib inline\nx = 5\n!ls"))
+    >>> print(plain("%matplotlib inline\nx = 5\n%cd ../data\n!ls"))
     pass  # %matplotlib inline
     x = 5
+    import os; os.chdir("../data")
     pass  # !ls
     """
+    cell = heeded(cell)
     try:
         ast.parse(cell)
     except SyntaxError:

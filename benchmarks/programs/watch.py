@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -140,25 +140,21 @@ def processor_seconds(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def rows_with_variants(
-    program: Program, limits: Limits, tasks: Sequence[str], logs: Path
-) -> Iterator[Row]:
-    """The rows of a program as it is, then those of the variants that its options name."""
-    variants: list[list[str]] = []
-    yield from rows_of(program, limits, tasks, logs, variants)
-    for arguments in variants:
-        varied = replace(program, arguments=tuple(arguments))
-        yield from rows_of(varied, limits, tasks, logs, [])
-
-
 def rows_of(
-    program: Program, limits: Limits, tasks: Sequence[str], logs: Path, variants: list[list[str]]
+    program: Program,
+    limits: Limits,
+    tasks: Sequence[str],
+    logs: Path,
+    varied: Callable[[Program], None] = lambda other: None,
 ) -> Iterator[Row]:
-    """The rows of a program; after one that must be ended, a new process goes on from there."""
+    """The rows of a program; after one that must be ended, a new process goes on from there.
+
+    `varied` is told the variants that its options name as soon as these are known.
+    """
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / (re.sub(r"[^\w.]+", "-", program.label) + ".log")
     log.write_bytes(b"")
-    done, stopped = 0, []
+    done, stopped, variants = 0, [], []
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
         # A program finds what lies beside it, and beside its folder: "../data/rows.csv".
         scratch = Path(folder) / "program"
@@ -172,7 +168,10 @@ def rows_of(
             for event in watched.events(limits):
                 if "ordinal" in event:
                     facts = {"program": program.label}
-                variants[:] = event.get("variants", variants)
+                for arguments in event.get("variants", ()):
+                    if arguments not in variants and not program.arguments:
+                        variants.append(arguments)
+                        varied(replace(program, arguments=tuple(arguments)))
                 if "stopped" in event:
                     stopped.append(event["stopped"])
                 facts |= {name: value for name, value in event.items() if name in KNOWN}

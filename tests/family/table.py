@@ -24,6 +24,7 @@ from lowerbound.family import (
     ExponentialFamily,
     Free,
     Gamma,
+    Geometric,
     Multinomial,
     MultivariateNormal,
     Normal,
@@ -191,6 +192,7 @@ CASES: tuple[Case, ...] = (
         },
     ),
     Case(Poisson(BATCH), lambda rng: {"count": rng.normal(size=BATCH)}),
+    Case(Geometric(BATCH), lambda rng: {"count": -positive(rng)}),
     Case(
         Free(BATCH, (Z, ("power", Z, ("number", -1.0))), ((), ()), ((), ()), lower=0.0),
         lambda rng: {"s0": -positive(rng), "s1": -positive(rng)},

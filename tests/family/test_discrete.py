@@ -7,11 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
+import lowerbound as lb
 from lowerbound.compiled import quickly
-from lowerbound.family import Categorical, Multinomial, Poisson
+from lowerbound.family import Categorical, Geometric, Multinomial, Poisson
+from lowerbound.joint import multi_affine
+from lowerbound.model import trace_model
 
 EXTREME = np.array(
     [
@@ -120,3 +125,54 @@ def test_poisson_matches_scipy_and_allows_rate_zero() -> None:
     np.testing.assert_array_equal(
         family.in_domain({"count": jnp.asarray([jnp.inf, jnp.nan])}), [False, False]
     )
+
+
+def test_geometric_matches_scipy_at_both_ends() -> None:
+    family = Geometric((3,))
+    ratio = np.array([1e-6, 0.3, 1 - 1e-6])
+    natural = {"count": jnp.log(ratio)}
+    mean = family.mean(natural)
+    law = scipy.stats.geom(1 - ratio, loc=-1)
+    np.testing.assert_allclose(mean["count"], law.mean(), rtol=1e-9)
+    np.testing.assert_allclose(family.natural(mean)["count"], natural["count"], rtol=1e-9)
+    np.testing.assert_allclose(family.entropy(natural, mean), law.entropy(), rtol=1e-9)
+    np.testing.assert_array_equal(
+        family.in_domain({"count": jnp.asarray([-1.0, 0.0, jnp.nan])}), [True, False, False]
+    )
+
+
+def counts_to_the_first(y):
+    """Trials until the first success, thinned at each of them; y of the rows are seen."""
+    with numpyro.plate("rows", len(y)):
+        n = numpyro.sample("n", dist.Geometric(0.3))
+        numpyro.factor("y", y * n * math.log(0.8))
+
+
+def test_a_latent_geometric_count_is_exact() -> None:
+    y = np.array([1.0, 0.0, 2.0])
+    fit = lb.fit(counts_to_the_first, y, method=lb.CAVI())
+    ratio = 0.7 * 0.8**y
+    np.testing.assert_allclose(fit.elbo, np.log(0.3 / (1 - ratio)).sum(), rtol=1e-12)
+    np.testing.assert_allclose(fit.mean("n"), ratio / (1 - ratio), rtol=1e-12)
+    assert "Geometric" in str(fit.plan)
+
+
+@pytest.mark.parametrize(
+    ("law", "family"), [(dist.Geometric(0.5), "Geometric"), (dist.Poisson(2.0), "Poisson")]
+)
+def test_the_factorial_decides_which_family_a_count_has(law, family) -> None:
+    def program(y):
+        numpyro.factor("y", -y * numpyro.sample("n", law))
+
+    (row,) = lb.explain(program, np.array(0.5), method=lb.CAVI()).rows
+    assert row.family == family
+
+
+@pytest.mark.parametrize("law", [dist.Geometric(0.5), dist.Poisson(2.0)])
+def test_a_square_of_a_count_is_what_does_not_fit(law) -> None:
+    def program(y):
+        numpyro.factor("y", -y * numpyro.sample("n", law) ** 2)
+
+    (residual,) = multi_affine(trace_model(program, (np.array(0.5),))).structure.residuals
+    assert (residual.left_over, residual.reason) == ("n^2", "no factor has this statistic")
+    assert (residual.family, residual.statistics) == ("Poisson", "n")

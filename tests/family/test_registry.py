@@ -1,9 +1,14 @@
 """The table of block kinds."""
 
+import re
+from pathlib import Path
+
 import jax.numpy as jnp
 import pytest
 
-from lowerbound.family import FAMILIES, Gamma, Multinomial, NormalGamma, family_of
+import lowerbound
+from lowerbound.family import FAMILIES, Free, Gamma, Multinomial, NormalGamma, family_of
+from lowerbound.joint.blocks.kind import takers
 
 
 def test_family_of_builds_each_kind() -> None:
@@ -37,3 +42,26 @@ def test_default_asks_for_the_constants_of_the_support() -> None:
         Multinomial((), 2).default()
     default = Multinomial((4,), 2).default({"total": jnp.asarray(3)})
     assert default["total"].shape == (4,)
+
+
+def test_no_code_matches_a_family_by_name() -> None:
+    """What depends on a family is a method or a flag of its class, so that a new one can say it."""
+    source = Path(lowerbound.__file__).parent
+    matched = re.compile(r'\.(?:kind|name)\s*(?:==|!=|in|not in)\s*[("]+(\w+)')
+    names = {*FAMILIES, *(family.name for family in FAMILIES.values())}
+    found = [
+        (path.name, name)
+        for path in source.rglob("*.py")
+        for name in matched.findall(path.read_text("utf-8"))
+        if name in names
+    ]
+    assert found == []
+
+
+def test_a_family_says_what_the_derivation_asks() -> None:
+    assert list(FAMILIES) == [family.kind for family in FAMILIES.values()]
+    for family in FAMILIES.values():
+        assert family.domains, family
+        if family.alone and not family.free_form:
+            assert family in takers(family.domains[0])
+            assert takers(family.domains[0])[-1].free_form == (family.domains[0] in Free.domains)

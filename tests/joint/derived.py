@@ -11,8 +11,8 @@ import numpyro
 from numpyro import handlers
 
 from lowerbound.compiled import quickly
-from lowerbound.joint.certificate import random_point
 from lowerbound.joint.derive import derive, trace_program
+from lowerbound.joint.points import random_point
 from lowerbound.joint.terms.value import Poison
 from lowerbound.model import trace_model
 from tests.joint.evaluate import evaluate_value, map_arrays
@@ -28,7 +28,7 @@ class Densities:
         self.data = dict(traced.arguments.data)
         self.latents = {latent.name: latent for latent in self.program.latents}
         rng = np.random.default_rng(seed)
-        self.points = {n: random_point(latent, rng, {}) for n, latent in self.latents.items()}
+        self.points = {n: random_point(latent, rng) for n, latent in self.latents.items()}
         self.derived: dict[str, Any] = {}  # values and poisons
         self.expected: dict[str, Any] = {}
 

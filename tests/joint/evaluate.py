@@ -18,12 +18,14 @@ import numpy as np
 from scipy.special import gammaln
 
 from lowerbound.compiled import quickly
-from lowerbound.joint.derive import Latent
+from lowerbound.joint.latents import Latent
 from lowerbound.joint.rules.interpret import interpret
+from lowerbound.joint.terms.domain import COUNT, DISCRETE, MATRIX, POSITIVE, REAL, SIMPLEX, UNIT
 from lowerbound.joint.terms.expression import evaluate, spread
 from lowerbound.joint.terms.labelled import Constant, Factor, Gather, Label, Term
 from lowerbound.joint.terms.value import Poison, Value, lift
 
+DOMAINS = {d.name: d for d in (REAL, POSITIVE, UNIT, SIMPLEX, MATRIX, DISCRETE, COUNT)}
 Points = Mapping[str, np.ndarray]
 
 
@@ -42,7 +44,7 @@ class Input:
 
     def latent(self, name: str) -> Latent:
         support = np.array(self.support) if self.support else None
-        return Latent(name, self.shape, self.domain, support)
+        return Latent(name, self.shape, DOMAINS[self.domain], support)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         shape = self.shape

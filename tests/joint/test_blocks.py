@@ -12,6 +12,14 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.errors import BlockError
+from lowerbound.family import (
+    Dirichlet,
+    Multinomial,
+    MultivariateNormal,
+    Normal,
+    NormalGamma,
+    Wishart,
+)
 from lowerbound.joint import multi_affine
 from lowerbound.joint.blocks import gaussians
 from lowerbound.joint.blocks.block import Block, Layout
@@ -222,26 +230,28 @@ def test_precision_matrix_of_one_row() -> None:
 
 
 LAYOUTS = {
-    "normal": Block(0, "normal", {"x": Layout((2, 3), (0, 1))}, (2, 3)),
+    "normal": Block(0, Normal, {"x": Layout((2, 3), (0, 1))}, (2, 3)),
     "two sites": Block(
         0,
-        "gaussian",
+        MultivariateNormal,
         {"a": Layout((4,), (0,), (), 0), "b": Layout((3, 4, 2), (1,), (0, 2), 1)},
         (4,),
         {"dim": 7},
     ),
-    "permuted": Block(0, "gaussian", {"b": Layout((3, 4, 2), (2, 0), (1,))}, (2, 3), {"dim": 4}),
+    "permuted": Block(
+        0, MultivariateNormal, {"b": Layout((3, 4, 2), (2, 0), (1,))}, (2, 3), {"dim": 4}
+    ),
     "precision": Block(
         0,
-        "normal_gamma",
+        NormalGamma,
         {"m": Layout((3, 4, 2), (2, 0), (1,))},
         (2, 3),
         {"full": False, "power": 1.0, "event_shape": (4,)},
         scale="t",
     ),
-    "counts": Block(0, "multinomial", {"n": Layout((3, 4, 2), (0, 2), (1,))}, (3, 2), {"dim": 4}),
-    "simplex": Block(0, "dirichlet", {"p": Layout((3, 4), (0,), (1,))}, (3,), {"dim": 4}),
-    "wishart": Block(0, "wishart", {"L": Layout((3, 2, 2), (0,), (1, 2))}, (3,), {"dim": 2}),
+    "counts": Block(0, Multinomial, {"n": Layout((3, 4, 2), (0, 2), (1,))}, (3, 2), {"dim": 4}),
+    "simplex": Block(0, Dirichlet, {"p": Layout((3, 4), (0,), (1,))}, (3,), {"dim": 4}),
+    "wishart": Block(0, Wishart, {"L": Layout((3, 2, 2), (0,), (1, 2))}, (3,), {"dim": 2}),
 }
 
 

@@ -13,7 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from lowerbound.joint.templates.conjugate import TEMPLATES
+from lowerbound.joint.templates.conjugate import CONJUGATE
 from lowerbound.joint.terms.value import Poison, Value
 from tests.joint.derived import Densities, check_densities, evaluate_densities
 from tests.joint.evaluate import Input, count, discrete, matrix, positive, real, simplex, unit
@@ -223,7 +223,7 @@ def test_wrappers_equal_numpyro(name: str) -> None:
 
 def test_every_template_is_in_the_table() -> None:
     listed = {row.template for row in ROWS.values()}
-    assert set(TEMPLATES) - listed == {"Unit", "ImproperUniform", "InverseWishart"}
+    assert set(CONJUGATE) - listed == {"Unit", "ImproperUniform", "InverseWishart"}
 
 
 def test_factor_and_improper_priors() -> None:

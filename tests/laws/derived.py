@@ -22,7 +22,8 @@ from lowerbound.compiled import quickly
 from lowerbound.compute.prior_state import gaussian_at
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
-from lowerbound.joint.certificate import random_point
+from lowerbound.joint.points import random_point, restricted
+from lowerbound.joint.terms.domain import OTHER
 from lowerbound.model import Model, trace_model
 from tests.models.case import Arguments, Case
 
@@ -141,14 +142,10 @@ def _numpy(tree: Any) -> Any:
 def random_values(derived: Derived, seed: int) -> dict[str, np.ndarray]:
     """A random point z of positive density."""
     rng = np.random.default_rng(seed)
-    allowed = {
-        site: jax.tree.map(np.asarray, extra)
-        for block, extra in zip(derived.blocks, extras(derived, derived.arrays), strict=True)
-        for site in block.sites
-    }
+    within = restricted(derived.joint, inputs_of(derived.model))
     return {
-        latent.name: random_point(latent, rng, allowed[latent.name])
-        if latent.domain != "other"
+        latent.name: random_point(latent, rng, within.get(latent.name))
+        if latent.domain is not OTHER
         else np.asarray(derived.model.draw(jax.random.key(seed))[latent.name])
         for latent in derived.joint.program.latents
     }

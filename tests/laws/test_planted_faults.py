@@ -22,6 +22,7 @@ from lowerbound.joint import certificate, inputs_of
 from lowerbound.joint import derive as derivation
 from lowerbound.joint.blocks.block import Block
 from lowerbound.joint.templates import conjugate
+from lowerbound.joint.templates.table import TEMPLATES
 from tests.laws import checks
 from tests.laws.derived import Derived, derive
 from tests.models import (
@@ -112,23 +113,23 @@ def dropped_jacobian(patch: Patch) -> None:
 
 def dropped_constant(patch: Patch) -> None:
     """The Normal density without its -log(2 pi)/2."""
-    original = derivation.ALL_TEMPLATES["Normal"]
+    original = TEMPLATES["Normal"]
 
     def density(x: Any, loc: Any, scale: Any) -> Any:
         return conjugate.add(original.density(x, loc, scale), 0.5 * np.log(2 * np.pi))
 
-    patch.setitem(derivation.ALL_TEMPLATES, "Normal", replace(original, density=density))
+    patch.setitem(TEMPLATES, "Normal", replace(original, density=density))
 
 
 def wrong_sign(patch: Patch) -> None:
     """The Gamma density with exp(+rate x)."""
-    original = derivation.ALL_TEMPLATES["Gamma"]
+    original = TEMPLATES["Gamma"]
 
     def density(x: Any, concentration: Any, rate: Any) -> Any:
         sound = original.density(x, concentration, rate)
         return conjugate.add(sound, conjugate.times(2.0, rate, x))
 
-    patch.setitem(derivation.ALL_TEMPLATES, "Gamma", replace(original, density=density))
+    patch.setitem(TEMPLATES, "Gamma", replace(original, density=density))
 
 
 def swapped_axes(patch: Patch) -> None:

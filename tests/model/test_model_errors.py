@@ -78,6 +78,22 @@ def test_site_name_used_twice():
     )
 
 
+@pytest.mark.parametrize("rows", [10_000, 10**12])
+def test_a_loop_of_more_sites_than_can_be_read_is_refused_while_it_runs(rows):
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        for i in range(rows):
+            numpyro.sample(f"y_{i}", dist.Normal(mu, 1.0), obs=y[0])
+
+    assert message(errors.TooManySitesError, model, Y) == (
+        "The program states more than 2,000 sites; 'y_1999' is the next   "
+        "(test_model_errors.py:N)\n"
+        "Expected at most 2,000, since each is derived and compiled on its own, about 0.1 s for an "
+        "observed number and more for a latent one. Write a Python loop over rows as numpyro.plate "
+        "with arrays, and one over steps as numpyro.contrib.control_flow.scan."
+    )
+
+
 def test_data_ignored():
     def model(x, y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
@@ -179,6 +195,26 @@ def test_impossible_observations(make, y, found, support):
     assert f"Site 'z' (argument 'y') observes {found.split(':')[0] if ':' in found else ''}" in text
     assert found in text
     assert f"Expected values in the support of {support}. " in text
+
+
+def of_latent_total(y):
+    n = numpyro.sample("n", dist.DiscreteUniform(5, 20))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("z", dist.Binomial(n, 0.4), obs=y)
+
+
+def of_latent_ends(y):
+    low = numpyro.sample("low", dist.Categorical(jnp.ones(3) / 3))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("z", dist.DiscreteUniform(low, low + 9), obs=y)
+
+
+@pytest.mark.parametrize("model", [of_latent_total, of_latent_ends])
+def test_counts_whose_bounds_are_latent_are_integers_all_the_same(model):
+    trace_model(model, (np.array([3.0, 4.0, 30.0]),))  # which bounds there are is not known
+    text = message(errors.SupportError, model, np.array([3.0, 4.5, 5.0]))
+    assert "Site 'z' (argument 'y') observes impossible values: y[1] = 4.5, 1 such entry" in text
+    assert ": the integers. Correct the data" in text
 
 
 def test_impossible_observation_computed_in_the_model():

@@ -27,7 +27,7 @@ from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.derive import Program, trace_program
+from lowerbound.joint.derive import Program, trace_program, vocabulary
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import digest
@@ -317,11 +317,12 @@ def _fingerprint(
             total.update(part if isinstance(part, bytes) else repr(part).encode())
             total.update(b"\0")
 
+    feed(vocabulary())  # a family, a rule or a density that is added may take what was refused
     feed(digest(program.jaxpr), str(program.outputs), program.static, program.data_names)
     feed(partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
     feed(sorted(origins.items()))
     for latent in program.latents:
         values = latent.support_values
-        feed(latent.name, latent.shape, latent.domain, latent.lower, latent.upper)
+        feed(latent.name, latent.shape, latent.domain.name, latent.lower, latent.upper)
         feed(b"" if values is None else np.asarray(values).tobytes())
     return total.hexdigest()

@@ -8,7 +8,6 @@ from jax import Array
 from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
-from lowerbound.family.factors.free import Free
 from lowerbound.joint import gradient
 
 
@@ -28,14 +27,14 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
         if own:
             for parent in sorted(set().union(*(s.blocks for s in own))):
                 if parent not in means:
-                    means[parent] = central(families[parent], naturals[parent])
+                    means[parent] = families[parent].central(naturals[parent])
             given = tuple(means.get(n, {}) for n in range(len(families)))
             target = gradient(own, arrays, given, number)
             proper = family.in_domain({**target, **extras[number]})
             target = {k: _where(proper, target[k], naturals[number][k]) for k in target}
             natural = {**target, **extras[number]}
             naturals = (*naturals[:number], natural, *naturals[number + 1 :])
-        means[number] = central(family, naturals[number])
+        means[number] = family.central(naturals[number])
     return State(naturals, tuple(means[n] for n in range(len(families))))
 
 
@@ -93,17 +92,6 @@ def gaussian_at(family: ExponentialFamily, x: Array, variance: float | Array) ->
     eye = jnp.eye(x.shape[-1], dtype=x.dtype)
     shape = family.statistic_shapes()["xx"]
     return {"x": precision * x, "xx": jnp.broadcast_to(-0.5 * precision * eye, shape)}
-
-
-def central(family: ExponentialFamily, natural: Natural) -> Mean:
-    """The mean parameters; of a free-form factor the statistics at its median.
-
-    A prior that is not zero at zero gives z^-2 no finite mean (half-Cauchy, half-normal).
-    """
-    if not isinstance(family, Free):
-        return family.mean(natural)
-    median = family.quantile(natural, jnp.asarray(0.5))
-    return family.statistics({**natural, "z": median})
 
 
 def _where(condition: Array, first: Array, second: Array) -> Array:

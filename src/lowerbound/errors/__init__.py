@@ -83,6 +83,7 @@ from lowerbound.errors.resources import (
     NativeKernelWarning,
     TooLargeError,
     TooLongToCompileError,
+    TooManySitesError,
     TooSlowError,
 )
 from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning
@@ -180,6 +181,7 @@ __all__ = [
     "NativeKernelWarning",
     "TooLargeError",
     "TooLongToCompileError",
+    "TooManySitesError",
     "TooSlowError",
     # storage
     "MissingPackageError",

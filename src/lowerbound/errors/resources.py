@@ -46,6 +46,18 @@ class TooLongToCompileError(LowerboundError):
         )
 
 
+class TooManySitesError(LowerboundError):
+    """A program, most likely a Python loop, states more sites than can be read one by one."""
+
+    def __init__(self, most: int, name: str, where: str) -> None:
+        super().__init__(
+            f"The program states more than {most:,} sites; '{name}' is the next   ({where})\n"
+            f"Expected at most {most:,}, since each is derived and compiled on its own, about 0.1 "
+            "s for an observed number and more for a latent one. Write a Python loop over rows as "
+            "numpyro.plate with arrays, and one over steps as numpyro.contrib.control_flow.scan."
+        )
+
+
 class NativeKernelWarning(LowerboundWarning):
     """The compiled kernel of topics is not there, and XLA takes its place."""
 

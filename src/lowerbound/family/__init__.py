@@ -8,10 +8,13 @@ All constants are kept, and nothing is NaN inside the domain that `in_domain` re
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.factors.free import Free
-from lowerbound.family.factors.gaussian import MultivariateNormal, Normal, TruncatedNormal
-from lowerbound.family.factors.joint_blocks import NormalGamma, NormalWishart
+from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
+from lowerbound.family.factors.geometric import Geometric
+from lowerbound.family.factors.normal_gamma import NormalGamma
+from lowerbound.family.factors.normal_wishart import NormalWishart
 from lowerbound.family.factors.precision import Gamma, Wishart
 from lowerbound.family.factors.simplex import Beta, Dirichlet
+from lowerbound.family.factors.truncated_normal import TruncatedNormal
 from lowerbound.family.registry import FAMILIES, family_of
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "ExponentialFamily",
     "Free",
     "Gamma",
+    "Geometric",
     "Mean",
     "Multinomial",
     "MultivariateNormal",

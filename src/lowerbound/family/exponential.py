@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.errors import ArgumentError
+from lowerbound.joint.blocks.kind import Kind
 
 __all__ = ["ExponentialFamily", "Mean", "Natural", "Values"]
 
@@ -25,18 +27,19 @@ Values = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class ExponentialFamily(abc.ABC):
+class ExponentialFamily(Kind, abc.ABC):
     """A batch of independent factors q(z) = h(z) exp(<natural, t(z)> - A(natural)).
 
     This is the form of eq:ef-conditional with its sufficient statistics t written out. `natural`
     and `mean` (= E t(z) = grad A) are dictionaries over `statistic_names` whose arrays have shape
     `batch_shape` + the shape of one statistic; `natural` also holds the constants of the support,
     `extra_names`, which no update changes. Natural parameters of matrix statistics are symmetric.
+
+    Which sites it takes, and which statistics their terms are, it states as a `Kind`.
     """
 
     batch_shape: tuple[int, ...]
 
-    name: ClassVar[str]
     statistic_names: ClassVar[tuple[str, ...]]
     extra_names: ClassVar[tuple[str, ...]] = ()
 
@@ -133,5 +136,23 @@ class ExponentialFamily(abc.ABC):
         }
 
     def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
-        """Natural parameters of x + origin, given those of x (Gaussian families only)."""
+        """Natural parameters of x + origin, given those of x, of families that are `located`."""
         raise TypeError(f"{self.name} has no location to move")
+
+    # -- starts -----------------------------------------------------------------------------------
+
+    def noise(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Random numbers that `scattered` takes; None of a family that starts where it is."""
+        return None
+
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """Mean parameters moved by chance, to break the symmetry between equal factors."""
+        return mean
+
+    def centre(self, mean: Mapping[str, Array]) -> Values:
+        """A central point, from the mean parameters, of families of several sites."""
+        raise TypeError(f"{self.name} has no central point")
+
+    def central(self, natural: Mapping[str, Array]) -> Mean:
+        """Mean parameters to start the other factors from, finite for every prior."""
+        return self.mean(natural)

@@ -108,7 +108,7 @@ class MeanField:
 
     def marginal(self, naturals: tuple[Natural, ...], site: str) -> Distribution:
         """The marginal density of one site under q, as a NumPyro distribution."""
-        if self.block_of(site).kind == "multinomial":  # NumPyro must see its totals
+        if not self.block_of(site).family.traced:
             return self._marginal(naturals, site)
         law: Distribution = self._compiled(
             ("marginal", site), lambda naturals: self._marginal(naturals, site)

@@ -14,20 +14,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 
 from lowerbound.compiled import quickly
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
 from lowerbound.joint.multiaffine import Joint, origin_name
-from lowerbound.joint.points import MOVED, extras_of, random_point
+from lowerbound.joint.points import MOVED, random_point, restricted
+from lowerbound.joint.templates.table import TEMPLATES
+from lowerbound.joint.terms.domain import DISCRETE, OTHER, REAL
 from lowerbound.joint.terms.impossible import IMPOSSIBLE, is_impossible
 
 RELATIVE_TOLERANCE = 1e-9
-# NumPyro's densities of these use JAX's betaln, which has seven digits where an argument exceeds 8.
-_SEVEN_DIGITS = {"GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "BetaBinomial"}
-SEVEN_DIGITS_TOLERANCE = 1e-6
 # NumPyro clips probabilities away from 0, which raises its density where a predictor is far out:
 # there the equality is asked for nearer to zero.
 NEARER = (1.0, 0.1, 0.01, 0.001)
@@ -62,7 +60,7 @@ def certificate(
     tables = {
         latent.name: np.asarray(latent.support_values)
         for latent in joint.program.latents
-        if latent.domain == "discrete"
+        if latent.domain is DISCRETE
     }
 
     @quickly
@@ -75,14 +73,14 @@ def certificate(
         expected = joint.model.log_density(named, *split_inputs(joint.model, arrays))
         return derived, expected, abs(parts).sum(), parts
 
-    extras = extras_of(joint, data)
+    within = restricted(joint, data)
     other = {
         latent.name: [
             np.asarray(joint.model.draw(jax.random.key(seed + number))[latent.name])
             for number in range(draws)
         ]
         for latent in joint.program.latents
-        if latent.domain == "other"
+        if latent.domain is OTHER
     }
 
     def point(number: int) -> Values:
@@ -91,12 +89,12 @@ def certificate(
         return {
             latent.name: other[latent.name][number % draws]
             if latent.name in other
-            else random_point(latent, rng, extras.get(latent.name, {}), moved)
+            else random_point(latent, rng, within.get(latent.name), moved)
             for latent in joint.program.latents
         }
 
     lowered = both.lower(dict(data), point(0))
-    real = {latent.name for latent in joint.program.latents if latent.domain == "real"}
+    real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
     tolerance = _tolerance(joint)
 
@@ -151,10 +149,10 @@ def _nothing(derived: float, expected: float) -> bool:
 
 
 def _tolerance(joint: Joint) -> float:
-    kinds = {fixed["kind"] for fixed in joint.program.static.values()}
     if " f32[" in str(joint.program.jaxpr) or ":f32[" in str(joint.program.jaxpr):
         return SINGLE_TOLERANCE
-    return SEVEN_DIGITS_TOLERANCE if kinds & _SEVEN_DIGITS else RELATIVE_TOLERANCE
+    known = [TEMPLATES.get(fixed["kind"]) for fixed in joint.program.static.values()]
+    return max((template.tolerance for template in known if template), default=RELATIVE_TOLERANCE)
 
 
 def _at(
@@ -176,7 +174,7 @@ def _likelier(
 
     The derivative of the energy at a point is the complete conditional (eq:exp-fam-cavi).
     """
-    discrete = [block for block in joint.blocks if block.kind == "categorical"]
+    discrete = [block for block in joint.blocks if block.family.enumerable]
 
     @quickly
     def chosen(arrays: Mapping[str, Any], values: Values) -> Values:
@@ -198,6 +196,11 @@ def _likelier(
 
 
 def _base_measure(joint: Joint, values: Mapping[str, jax.Array]) -> jax.Array:
-    """The base measure: the -log z! of latent counts, which energy and entropy leave out."""
-    counts = [latent.name for latent in joint.program.latents if latent.domain == "count"]
-    return -sum((gammaln(values[name] + 1.0).sum() for name in counts), start=jnp.zeros(()))
+    """The base measures of the factors, which energy and entropy leave out."""
+    parts = [
+        block.family.log_base(values[site]).sum()
+        for block in joint.blocks
+        if block.family.based
+        for site in block.sites
+    ]
+    return sum(parts, start=jnp.zeros(()))

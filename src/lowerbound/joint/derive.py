@@ -7,7 +7,6 @@ template is applied to the result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -17,50 +16,25 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 from jax.extend import core as jex
-from numpyro.distributions import constraints
 
-from lowerbound.joint.rules.interpret import interpret
-from lowerbound.joint.templates.nonconjugate import ALL_TEMPLATES
-from lowerbound.joint.terms.labelled import Array, Atom, Constant, Factor, Label, Term
+from lowerbound.joint.blocks.kind import FAMILIES
+from lowerbound.joint.latents import Latent, latent_of
+from lowerbound.joint.rules.elementwise import NAMED
+from lowerbound.joint.rules.interpret import RULES, interpret
+from lowerbound.joint.templates.table import TEMPLATES
+from lowerbound.joint.terms.expression import OPERATIONS
+from lowerbound.joint.terms.labelled import Array
 from lowerbound.joint.terms.value import (
     Operand,
     Poison,
     Value,
     add,
-    atom_value,
     broadcast,
     lift,
     times,
     total,
 )
-from lowerbound.model import Model, Site
-
-
-@dataclass(frozen=True)
-class Latent:
-    """What the derivation needs to know of a latent site."""
-
-    name: str
-    shape: tuple[int, ...]
-    domain: str
-    support_values: np.ndarray | None = None
-    lower: float = -math.inf  # the bounds of an interval
-    upper: float = math.inf
-
-    def value(self) -> Value:
-        """The site as a value: sum_k v_k 1[z=k] when discrete, else itself."""
-        if self.support_values is None:
-            positive = self.domain == "interval" and self.lower >= 0.0
-            domain = "positive" if positive else self.domain
-            return atom_value(Atom(self.name, domain=domain), self.shape)
-        count = len(self.support_values)
-        atom = Atom(self.name, "indicator", float(count), "discrete")
-        indicator = atom_value(atom, self.shape)
-        (term,) = indicator.terms
-        category = Label(count)
-        factor = Factor(atom, (*term.latents[0].index, category))
-        support = Factor(Constant(np.asarray(self.support_values)), (category,))
-        return replace(indicator, terms=(Term(1.0, (support,), (factor,)),))
+from lowerbound.model import Model
 
 
 @dataclass(frozen=True)
@@ -76,10 +50,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A latent site tied to data by an observed Delta: its value, what it must equal.
-
-    Also a Pólya-Gamma site and its count, which is a constant of its factor.
-    """
+    """A latent site tied to data by an observed Delta: its value, what it must equal."""
 
     site: str
     value: Value | Poison
@@ -88,92 +59,15 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Derivation:
-    """log p as one scalar value (or poison) per site, the hard constraints, and latent masks."""
+    """log p as one scalar value (or poison) per site, the hard constraints, and latent masks.
+
+    `constants` are the parameters of latent sites that are constants of their factors, by name.
+    """
 
     densities: dict[str, Value | Poison]
     constraints: tuple[Constraint, ...]
+    constants: dict[str, dict[str, Value | Poison]]
     masks: dict[str, Operand]
-
-
-def latent_of(site: Site) -> Latent:
-    """A latent site as the derivation sees it."""
-    domain = domain_of(site)
-    bounds = _bounds(site) if domain == "interval" else None
-    lower, upper = bounds or (-math.inf, math.inf)
-    return Latent(site.name, site.shape, domain, site.support_values, lower, upper)
-
-
-_DOMAINS = (
-    (constraints.real, "real"),
-    (constraints.real_vector, "real"),
-    (constraints.real_matrix, "real"),
-    (constraints.positive, "positive"),
-    (constraints.nonnegative, "positive"),
-    (constraints.unit_interval, "unit"),
-    (constraints.simplex, "simplex"),
-    (constraints.positive_definite, "matrix"),
-    (constraints.nonnegative_integer, "count"),
-)
-
-# Auxiliary variables, whose factor is of one kind whatever enters.
-_AUXILIARY = {"PolyaGamma": "polya_gamma", "LevyWeight": "inverse_gaussian", "Offset": "point"}
-
-
-def domain_of(site: Site) -> str:
-    """The kind of set a latent site lives in, which decides the functions that may act on it."""
-    support = _innermost(site)
-    if site.support_values is not None:
-        return "discrete"
-    if site.distribution in _AUXILIARY:
-        return _AUXILIARY[site.distribution]
-    for constraint, domain in _DOMAINS:
-        if type(support) is type(constraint):
-            return domain
-    match _bounds(site):
-        case None:
-            return "other"
-        case (0.0, 1.0):
-            return "unit"
-        case (0.0, math.inf):
-            return "positive"
-    return "interval"
-
-
-def _innermost(site: Site) -> Any:
-    support: Any = site.support
-    while isinstance(support, type(constraints.independent(constraints.real, 1))):
-        support = support.base_constraint
-    return support
-
-
-_INTERVALS = tuple(
-    type(constraint)
-    for constraint in (
-        constraints.interval(0.0, 1.0),
-        constraints.open_interval(0.0, 1.0),
-        constraints.greater_than(0.0),
-        constraints.greater_than_eq(0.0),
-        constraints.less_than(0.0),
-        constraints.less_than_eq(0.0),
-    )
-)
-
-
-def _bounds(site: Site) -> tuple[float, float] | None:
-    """The fixed bounds of an interval, the same for all elements of the site; else None."""
-    support = _innermost(site)
-    if not isinstance(support, _INTERVALS):
-        return None
-    found = []
-    for name, unbounded in (("lower_bound", -math.inf), ("upper_bound", math.inf)):
-        bound = getattr(support, name, unbounded)
-        if isinstance(bound, jax.core.Tracer):
-            return None
-        array = np.asarray(bound, dtype=float)
-        if not array.size or not (array == array.flat[0]).all():
-            return None
-        found.append(float(array.flat[0]))
-    return found[0], found[1]
 
 
 def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -230,8 +124,8 @@ def _trace_program(model: Model) -> Program:
                 record["v"] = density.distribution.v
                 record["log_density"] = density.distribution.log_density
                 record["value"] = density.value
-            elif kind in ALL_TEMPLATES:
-                parameters: dict[str, Any] = ALL_TEMPLATES[kind].parameters(density.distribution)
+            elif kind in TEMPLATES:
+                parameters: dict[str, Any] = TEMPLATES[kind].parameters(density.distribution)
                 fixed["strings"] = {k: v for k, v in parameters.items() if isinstance(v, str)}
                 record["parameters"] = {
                     k: v for k, v in parameters.items() if not isinstance(v, str)
@@ -260,6 +154,12 @@ def _trace_program(model: Model) -> Program:
     return Program(closed, jax.tree.structure(out_shape), static, latents, names)
 
 
+def vocabulary() -> int:
+    """A number that tells apart the tables that a derivation depends on."""
+    tables: tuple[Mapping[str, object], ...] = (FAMILIES, RULES, NAMED, OPERATIONS, TEMPLATES)
+    return hash(tuple(tuple(table.items()) for table in tables))
+
+
 def derive(
     program: Program,
     data: Mapping[str, Array],
@@ -281,6 +181,8 @@ def derive(
     records = jax.tree.unflatten(program.outputs, flat)
     densities: dict[str, Value | Poison] = {}
     found: list[Constraint] = []
+    constants: dict[str, dict[str, Value | Poison]] = {}
+    latents = {latent.name for latent in program.latents}
     for name, record in records.items():
         fixed = program.static[name]
         if fixed["kind"] == "Delta":
@@ -300,17 +202,19 @@ def derive(
                     advice = "the mixture is marginalised; write its assignment as a Categorical"
                     value = replace(value, reason=advice)
         else:
-            if fixed["kind"] == "PolyaGamma":
-                count = _value(record["parameters"]["total_count"])
-                found.append(Constraint(name, _value(record["value"]), count))
-            template = ALL_TEMPLATES[fixed["kind"]]
+            template = TEMPLATES[fixed["kind"]]
+            if template.constants and name in latents:
+                parameters = record["parameters"]
+                constants[name] = {
+                    constant: _value(parameters[parameter])
+                    for parameter, constant in template.constants
+                }
             value = template.density(
                 record["value"], **record["parameters"], **fixed.get("strings", {})
             )
         densities[name] = _summed(value, record, fixed, weights.get(name))
-    latents = {latent.name for latent in program.latents}
     masks = {n: r["mask"] for n, r in records.items() if n in latents and "mask" in r}
-    return Derivation(densities, tuple(found), masks)
+    return Derivation(densities, tuple(found), constants, masks)
 
 
 def _value(operand: Operand) -> Value | Poison:

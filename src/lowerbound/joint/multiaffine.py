@@ -13,11 +13,11 @@ import numpy as np
 from lowerbound.compiled import jit
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry
-from lowerbound.joint.blocks.coupling import Restriction, restriction, separate
-from lowerbound.joint.blocks.statistics import Misfit, find_blocks
+from lowerbound.joint.blocks.coupling import restriction, separate
+from lowerbound.joint.blocks.kind import Misfit, Restriction, expected_family
+from lowerbound.joint.blocks.statistics import find_blocks
 from lowerbound.joint.derive import (
     Derivation,
-    Latent,
     Program,
     abstract,
     derive,
@@ -26,6 +26,7 @@ from lowerbound.joint.derive import (
 )
 from lowerbound.joint.energy.integrals import build
 from lowerbound.joint.energy.summands import Store, Summand, UnreadableError, compile_terms
+from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.labelled import Array
 from lowerbound.joint.terms.normal import fuse, projections_of, without_projections
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
@@ -141,18 +142,20 @@ def _structure(
         else:
             entries += [Entry(site, fuse(term, latents)) for term in value.terms]
     restrictions, unusable = _restrictions(model, derivation, latents)
-    residuals += unusable
+    constants, unknown = _constants(model, derivation, latents)
+    residuals += unusable + unknown
     entries, coupled = separate(entries, latents)
-    fixed = {r.latent: (r.kind, r.settings) for r in restrictions}
+    fixed = {r.latent: r.block for r in restrictions}
     projected = projections_of(entries)
     seen = without_projections(entries, projected)
     blocks, misfits = find_blocks(seen, latents, fixed, partition, coupled, apart)
-    misfits += _base_measure_misfits(entries, weighted) + _not_gaussian(entries, latents, fixed)
+    misfits += _base_measure_misfits(entries, weighted) + _not_gaussian(entries, fixed)
     residuals += [_from_misfit(model, latents, misfit) for misfit in misfits]
     if residuals:
         bare = tuple(replace(block, atoms=()) for block in blocks)
         return Structure(bare, (), _unique(residuals))
-    blocks = [_with_extras(block, restrictions, store) for block in blocks]
+    constants |= {r.latent: r.extras for r in restrictions}
+    blocks = [_with_extras(block, constants, store) for block in blocks]
     blocks = [_with_presence(block, derivation.masks, store) for block in blocks]
     bare = tuple(replace(block, atoms=()) for block in blocks)  # no array outlives the derivation
     try:
@@ -172,18 +175,12 @@ def _single(model: Model) -> frozenset[str]:
     return frozenset(found if len(found) > FEW else ())
 
 
-def _with_extras(block: Block, restrictions: Sequence[Restriction], store: Store) -> Block:
-    if block.kind == "free":
-        slots = {
-            f"s{s}a{k}": store.put(array)
-            for s, atom in enumerate(block.atoms)
-            for k, array in enumerate(atom.expression.arrays if atom.expression else ())
-        }
-        return replace(block, extras=slots)
-    for r in restrictions:
-        if r.latent in block.sites:
-            return replace(block, extras={k: store.put(a) for k, a in r.extras.items()})
-    return block
+def _with_extras(block: Block, constants: Mapping[str, Mapping[str, Array]], store: Store) -> Block:
+    """A block with its constants in the store: those of its support, and of its statistics."""
+    arrays = {**block.family.constants(block), **constants.get(block.sites[0], {})}
+    if not arrays:
+        return block
+    return replace(block, extras={name: store.put(array) for name, array in arrays.items()})
 
 
 def _with_presence(block: Block, masks: Mapping[str, Operand], store: Store) -> Block:
@@ -211,18 +208,35 @@ def _restrictions(
         if isinstance(outcome, Restriction):
             usable.append(outcome)
             continue
-        sites = sorted(sites_of(constraint.value))
-        site = next(s for s in model.sites if s.name == constraint.site)
-        what = "its count" if constraint.site in latents else "an observed Delta"
-        unusable.append(Residual(constraint.site, tuple(sites), what, outcome, site.where))
+        sites = tuple(sorted(sites_of(constraint.value)))
+        where = _where(model, constraint.site)
+        unusable.append(Residual(constraint.site, sites, "an observed Delta", outcome, where))
     return usable, unusable
 
 
-def _not_gaussian(
-    entries: Sequence[Entry],
-    latents: Mapping[str, Latent],
-    fixed: Mapping[str, tuple[str, dict[str, object]]],
-) -> list[Misfit]:
+def _constants(
+    model: Model, derivation: Derivation, latents: Mapping[str, Latent]
+) -> tuple[dict[str, Mapping[str, Array]], list[Residual]]:
+    """The constants of factors that parameters of the sites' own densities are."""
+    known: dict[str, Mapping[str, Array]] = {}
+    unknown: list[Residual] = []
+    for site, named in derivation.constants.items():
+        found: dict[str, Array] = {}
+        for name, value in named.items():
+            if isinstance(value, Value) and value.is_constant:
+                found[name] = jnp.broadcast_to(full(value), latents[site].shape) * 1.0
+                continue
+            reason = "it is a constant of the factor, and must be known"
+            unknown.append(Residual(site, (site,), f"its {name}", reason, _where(model, site)))
+        known[site] = found
+    return known, unknown
+
+
+def _where(model: Model, site: str) -> str:
+    return next(s.where for s in model.sites if s.name == site)
+
+
+def _not_gaussian(entries: Sequence[Entry], fixed: Mapping[str, Block]) -> list[Misfit]:
     """Functions of linear combinations of sites whose factor cannot be Gaussian."""
     return [
         Misfit(site, entry.site, str(factor.atom), "the data truncate it")
@@ -240,7 +254,7 @@ def _base_measure_misfits(entries: Sequence[Entry], weighted: bool) -> list[Misf
     """
     misfits = []
     for entry in entries:
-        counts = [f for f in entry.term.latents if f.atom.function == "logfactorial"]
+        counts = [f for f in entry.term.latents if f.atom.is_base]
         rows = [f for f in entry.term.constants if not weighted or len(f.index) > 1]
         plain = len(entry.term.latents) == 1 and not rows
         if counts and not (plain and entry.term.coefficient == -1.0):
@@ -253,38 +267,18 @@ def _base_measure_misfits(entries: Sequence[Entry], weighted: bool) -> list[Misf
 # Residuals, in words
 
 
-_STATISTICS = {
-    "positive": ("Gamma", "log {z}, {z}"),
-    "unit": ("Beta", "log {z}, log(1 - {z})"),
-    "simplex": ("Dirichlet", "log {z}"),
-    "matrix": ("Wishart", "{z}, log|{z}|"),
-    "discrete": ("Categorical", "1[{z} = k]"),
-    "count": ("Poisson", "{z}"),
-}
-
-
-def _family_text(latent: Latent) -> tuple[str, str]:
-    if latent.domain == "real":
-        if latent.shape:
-            return "MultivariateNormal", f"{latent.name}, {latent.name} {latent.name}'"
-        return "Normal", f"{latent.name}, {latent.name}^2"
-    family, pattern = _STATISTICS.get(latent.domain, ("no closed-form factor", "none"))
-    return family, pattern.format(z=latent.name)
-
-
 def _from_poison(
     model: Model, latents: Mapping[str, Latent], site: str, poison: Poison
 ) -> Residual:
-    record = next(s for s in model.sites if s.name == site)
     order = [name for name in latents if name in poison.sites]
     operation = f"{poison.operation}({', '.join(order)})"
-    family, statistics = _family_text(latents[order[0]]) if order else ("", "")
+    family, statistics = expected_family(latents[order[0]]) if order else ("", "")
     return Residual(
         site=site,
         latents=tuple(order),
         operation=operation,
         reason=poison.reason,
-        where=poison.where or record.where,
+        where=poison.where or _where(model, site),
         family=family,
         statistics=statistics,
         left_over=operation,
@@ -292,14 +286,13 @@ def _from_poison(
 
 
 def _from_misfit(model: Model, latents: Mapping[str, Latent], misfit: Misfit) -> Residual:
-    record = next(s for s in model.sites if s.name == misfit.site)
-    family, statistics = _family_text(latents[misfit.latent])
+    family, statistics = expected_family(latents[misfit.latent])
     return Residual(
         site=misfit.site,
         latents=(misfit.latent,),
         operation=misfit.left_over,
         reason=misfit.reason,
-        where=record.where,
+        where=_where(model, misfit.site),
         family=family,
         statistics=statistics,
         left_over=misfit.left_over,

@@ -122,7 +122,7 @@ class _Program:
         """Coordinate ascent."""
         curved = any(summand.curved for summand in structure.summands)
         alone = all(len(summand.blocks) <= 1 for summand in structure.summands)
-        free = sum(block.kind == "free" for block in structure.blocks)
+        free = sum(block.family.free_form for block in structure.blocks)
         compiled = 220 + 50 * len(structure.summands) + 300 * curved + 100 * free
         sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
         each = SWEPT * (self.numbers + self.data) * self.states + NODE

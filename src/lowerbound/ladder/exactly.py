@@ -85,7 +85,7 @@ def augmented_exactly(case: Case) -> Iterator[Tried]:
 
 def several_optima(structure: Structure) -> bool:
     """Whether a small model has discrete factors that meet others: a mixture, in the main."""
-    discrete = [block for block in structure.blocks if block.kind == "categorical"]
+    discrete = [block for block in structure.blocks if block.family.enumerable]
     size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
     numbers = {block.number for block in discrete}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
@@ -95,7 +95,7 @@ def several_optima(structure: Structure) -> bool:
 def exclusions(case: Case) -> tuple[str, ...]:
     """The discrete sites of which some values together are impossible, where there are such."""
     joint, model = case.problem.joint, case.model
-    blocks = {block.number: block for block in joint.blocks if block.kind == "categorical"}
+    blocks = {block.number: block for block in joint.blocks if block.family.enumerable}
     meeting = [s for s in joint.structure.summands if len(s.blocks & set(blocks)) > 1]
     if not meeting:
         return ()

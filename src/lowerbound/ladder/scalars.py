@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from lowerbound.compute.engine import derived
 from lowerbound.errors import Residual
-from lowerbound.joint.derive import domain_of
+from lowerbound.joint.latents import domain_of
+from lowerbound.joint.terms.domain import COUNT
 from lowerbound.ladder.case import GRID, Case, Tried, by_quadrature, entry, independent, listed
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import problem_given
@@ -91,4 +92,4 @@ def gaussian_given(
 def without_density(case: Case) -> bool:
     """Whether some latent site is discrete, or a count."""
     sites = case.model.latent.values()
-    return any(s.support_values is not None or domain_of(s) == "count" for s in sites)
+    return any(s.support_values is not None or domain_of(s) is COUNT for s in sites)

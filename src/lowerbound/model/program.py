@@ -16,11 +16,12 @@ from numpyro import handlers
 from numpyro.distributions import ImproperUniform, biject_to
 from numpyro.primitives import Messenger
 
-from lowerbound.errors import DuplicateSiteError
+from lowerbound.errors import DuplicateSiteError, TooManySitesError
 from lowerbound.model.density import inside, masked, strip
 from lowerbound.model.user_lines import user_line
 
 Message = dict[str, Any]
+MOST_SITES = 2_000  # some minutes of compilation, where all of them are observed
 
 
 def execute(
@@ -59,6 +60,8 @@ class Inspector(Messenger):  # type: ignore[misc]
             here = user_line(sys._getframe(1))
             if name in self.where:
                 raise DuplicateSiteError(name, self.where[name], here)
+            if len(self.where) == MOST_SITES:  # while it runs: nobody waits for the last
+                raise TooManySitesError(MOST_SITES, name, here)
             self.where[name] = here
         elif kind == "param" and msg["value"] is None:
             self.parameters.setdefault(name, user_line(sys._getframe(1)))

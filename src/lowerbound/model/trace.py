@@ -25,7 +25,13 @@ from lowerbound.model.numbers import check_numbers
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.user_lines import error_line, error_site
-from lowerbound.model.validate import check_not_empty, check_sites, check_support, check_use
+from lowerbound.model.validate import (
+    INTEGERS,
+    check_not_empty,
+    check_sites,
+    check_support,
+    check_use,
+)
 
 
 def trace_model(
@@ -207,7 +213,8 @@ def _sites(
         if site.kind == "observed" and not site.is_factor and entry.value in known:
             mask = None if entry.mask is None else known.get(entry.mask)
             if entry.mask is None or mask is not None:
-                check_support(site, entry.base_event_dim, known[entry.value], mask, arguments.data)
+                least = dataclasses.replace(site, support=INTEGERS) if fact.whole else site
+                check_support(least, entry.base_event_dim, known[entry.value], mask, arguments.data)
         sites.append(site)
     return tuple(sites)
 
@@ -216,13 +223,15 @@ def _sites(
 class _Facts:
     """Support and support points of a site; not complete when its parameters decide them.
 
-    A support that is `moving` is another one where these are others.
+    A support that is `moving` is another one where these are others; if `whole`, it then holds
+    other integers.
     """
 
     support: Constraint | None
     values: np.ndarray | None
     complete: bool
     moving: bool = False
+    whole: bool = False
 
 
 def _facts(entry: Entry, found: Record, known: Mapping[int, np.ndarray]) -> _Facts:
@@ -238,8 +247,9 @@ def _facts(entry: Entry, found: Record, known: Mapping[int, np.ndarray]) -> _Fac
     decided = _equal_trees(*supports)
     support = supports[0] if decided else None
     moving = not decided and None not in supports
+    whole = moving and all(s is not None and s.is_discrete and not s.event_dim for s in supports)
     if entry.kind != "latent" or not getattr(first, "has_enumerate_support", False):
-        return _Facts(support, None, decided, moving)
+        return _Facts(support, None, decided, moving, whole)
     points = _points(first), _points(second)
     same = points[0] is not None and _equal_trees(*points)
     return _Facts(support, points[0] if same else None, decided and same, moving)

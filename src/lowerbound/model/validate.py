@@ -61,6 +61,23 @@ def _densities_depend_on_data(model: Model) -> bool:
     return any(max(inputs, default=0) >= len(latents) for inputs in dependence(closed.jaxpr))
 
 
+class _Integers(constraints.Constraint):  # type: ignore[misc]
+    """What all supports of some site are part of, though its bounds depend on latent values."""
+
+    is_discrete = True
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        whole: np.ndarray = np.asarray(x) % 1 == 0
+        return whole
+
+    def tree_flatten(self) -> tuple[tuple[()], tuple[tuple[()], dict[str, object]]]:
+        """It has no parameters."""
+        return (), ((), {})
+
+
+INTEGERS = _Integers()
+
+
 def check_support(
     site: Site,
     base_event_dim: int,
@@ -107,6 +124,7 @@ def describe(support: constraints.Constraint) -> str:
     """A support in words."""
     plain = {
         "Boolean": "0 or 1",
+        "Integers": "the integers",
         "IntegerNonnegative": "the integers 0, 1, 2, ...",
         "IntegerPositive": "the integers 1, 2, 3, ...",
         "Positive": "positive numbers",

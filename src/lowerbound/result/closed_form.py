@@ -74,7 +74,7 @@ def one_row(rows: Rows) -> OneRow | None:
     except LowerboundError:
         return None
     local = [b for b in engine.joint.blocks if set(b.sites) & set(single.local)]
-    if len(local) > 1 or any(b.kind != "categorical" or b.sequential for b in local):
+    if len(local) > 1 or any(not b.family.enumerable or b.sequential for b in local):
         return None
     if any(np.prod(b.batch_shape, dtype=int) != 1 for b in local):
         return None
@@ -82,7 +82,7 @@ def one_row(rows: Rows) -> OneRow | None:
     summands = tuple(s for s in engine.joint.summands if s.site in rows.axes)
     if any(len(s.blocks - {assignment}) > 1 or s.curved for s in summands):
         return None
-    if any(b.kind == "free" for b in engine.joint.blocks):  # its functions hold the data of a row
+    if any(b.family.free_form for b in engine.joint.blocks):  # its functions hold the data of a row
         return None
     engine.certified()
     return OneRow(

@@ -17,6 +17,7 @@ from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.registry import kind_named
 from lowerbound.family.variational import Variational
 from lowerbound.joint import Block
 from lowerbound.joint.blocks.block import Layout
@@ -135,11 +136,13 @@ def with_program(family: Variational, model: Model) -> Variational:
 
 
 def _block_record(block: Block) -> dict[str, Any]:
-    record = {f.name: getattr(block, f.name) for f in dataclasses.fields(Block)}
+    fields = [f.name for f in dataclasses.fields(Block) if f.name != "family"]
+    record = {"kind": block.kind, **{name: getattr(block, name) for name in fields}}
     layouts = {name: dataclasses.asdict(layout) for name, layout in block.layouts.items()}
     return {**record, "layouts": layouts}
 
 
 def _block(record: Mapping[str, Any]) -> Block:
     layouts = {name: Layout(**layout) for name, layout in record["layouts"].items()}
-    return Block(**{**record, "layouts": layouts})
+    rest = {name: value for name, value in record.items() if name != "kind"}
+    return Block(**{**rest, "family": kind_named(record["kind"]), "layouts": layouts})

@@ -114,7 +114,7 @@ def _global_means(fit: Fit, rows: Rows) -> Any:
     mine: dict[tuple[str, ...], Any] = {}
     if isinstance(fit.family, MeanField):
         # The functions in a free-form factor may hold the data of the rows.
-        named = [b for b in fit.family.blocks if b.kind != "free"]
+        named = [b for b in fit.family.blocks if not b.family.free_form]
         mine = {b.sites: fit.state.means[b.number] for b in named}
     blocks, local = rows.engine.joint.blocks, rows.local
     if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly

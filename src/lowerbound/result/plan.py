@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from lowerbound.cost import Alternative, Cost, Work
 from lowerbound.errors import Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint
-from lowerbound.joint.terms.expression import text
 from lowerbound.model import Model
 
 
@@ -142,7 +141,7 @@ def make_plan(
                 family=_family_text(block, family) if block and exact else "-",
                 update=_update_text(block, joint) if block and exact else "none",
                 block="+".join(block.sites) if block else "",
-                statistics=statistics_text(block, name) if block and exact else "-",
+                statistics=block.family.text(block, name) if block and exact else "-",
                 where=site.where,
             )
         )
@@ -243,7 +242,7 @@ def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
 
 
 def _update_text(block: Block, joint: Joint) -> str:
-    if block.kind == "free":
+    if block.family.free_form:
         return "exact (quadrature)"
     if any(block.number in summand.curved for summand in joint.summands):
         return "natural gradient (quadrature)"
@@ -253,33 +252,3 @@ def _update_text(block: Block, joint: Joint) -> str:
 def _family_text(block: Block, family: str) -> str:
     joint = f"({', '.join(block.sites)})" if len(block.sites) > 1 else ""
     return f"{family}{joint}"
-
-
-def statistics_text(block: Block, site: str) -> str:
-    """The sufficient statistics of a block, in the names of its sites."""
-    z = block.scale or site
-    x = " ".join(block.layouts)
-    power = block.static.get("power", 1.0)
-    tau = z if power == 1.0 else f"{z}^{power:g}"
-    patterns: Mapping[str, str] = {
-        "normal": f"{site}, {site}^2",
-        "gaussian": f"({x}), ({x})({x})'" if len(block.layouts) > 1 else f"{x}, {x} {x}'",
-        "gamma": f"log {z}, {tau}",
-        "beta": f"log {z}, log(1 - {z})",
-        "dirichlet": f"log {z}",
-        "categorical": f"1[{z} = k]",
-        "wishart": f"{z}{'^-1' if block.static.get('inverse') else ''}, log|{z}|",
-        "normal_gamma": f"log {z}, {tau}, {tau} {x}, {tau} {x} {x}'"
-        if block.static.get("full")
-        else f"log {z}, {tau}, {tau} {x}, {tau} {x}^2",
-        "normal_wishart": f"{z}, log|{z}|, {z} {x}, {x}' {z} {x}",
-        "truncated_normal": f"{site}, {site}^2",
-        "multinomial": site,
-        "poisson": site,
-        "polya_gamma": site,
-        "inverse_gaussian": site,
-        "point": f"{site}, {site}^2",
-    }
-    if block.kind == "free":
-        return ", ".join(text(tree, site) for tree in block.static["trees"])
-    return patterns[block.kind]

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, logsumexp
 from numpyro.distributions import Distribution
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
+from lowerbound.joint.blocks.block import Block, Layout
+from lowerbound.joint.blocks.kind import Misfit, Observed, Restriction, Uses
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import COUNT, DISCRETE
+from lowerbound.joint.terms.labelled import Atom, Label, align, varies
 
 __all__ = ["Categorical", "Multinomial", "Poisson"]
+
+
+def without_factorial(latent: Latent, uses: Uses) -> Misfit | None:
+    """A count whose density has no 1/x!, which is the base measure of the families here."""
+    if not uses or any(factor.atom.is_base for _, factors in uses for factor in factors):
+        return None
+    reason = f"its density has no 1/{latent.name}!"
+    return Misfit(latent.name, latent.name, latent.name, reason)
 
 
 def _weighted(mean: Array, log: Array) -> Array:
@@ -52,8 +66,18 @@ class Categorical(ExponentialFamily):
 
     dim: int
 
+    kind: ClassVar[str] = "categorical"
     name: ClassVar[str] = "Categorical"
+    domains: ClassVar = (DISCRETE,)
+    atoms: ClassVar = {"indicator": "indicator"}
+    formula: ClassVar[str] = "1[{z} = k]"
+    enumerable: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("indicator",)
+
+    @classmethod
+    def settings(cls, latent: Latent, uses: Uses) -> dict[str, Any]:
+        """The number of values."""
+        return {"dim": len(np.asarray(latent.support_values))}
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of the indicators."""
@@ -115,6 +139,15 @@ class Categorical(ExponentialFamily):
         """All categories equally likely."""
         return self._full({"indicator": 0.0})
 
+    def noise(self, rng: np.random.Generator) -> np.ndarray:
+        """A number for every category: the largest is chosen."""
+        return rng.standard_exponential((*self.batch_shape, self.dim))
+
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """Every element in a category drawn by chance."""
+        one = jax.nn.one_hot(jnp.argmax(noise, -1), noise.shape[-1], dtype=noise.dtype)
+        return {"indicator": one}
+
 
 @dataclass(frozen=True)
 class Multinomial(ExponentialFamily):
@@ -125,9 +158,64 @@ class Multinomial(ExponentialFamily):
 
     dim: int
 
+    kind: ClassVar[str] = "multinomial"
     name: ClassVar[str] = "Multinomial"
+    domains: ClassVar = (COUNT,)
+    atoms: ClassVar = {("power", 1.0): "count"}
+    value: ClassVar[str] = "x"
+    alone: ClassVar[bool] = False
+    based: ClassVar[bool] = True
+    traced: ClassVar[bool] = False  # NumPyro must see the totals
     statistic_names: ClassVar[tuple[str, ...]] = ("count",)
     extra_names: ClassVar[tuple[str, ...]] = ("total",)
+
+    @classmethod
+    def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
+        """Counts without their factorials, too."""
+        return super().misfit(latent, uses, sequential) or without_factorial(latent, uses)
+
+    @classmethod
+    def log_base(cls, values: Array) -> Array:
+        """-log x!."""
+        return -gammaln(values + 1.0)
+
+    @classmethod
+    def restriction(cls, seen: Observed) -> Restriction | None:
+        """Counts whose sum over one axis is observed."""
+        (*others, term), latent = seen.terms, seen.latent
+        if others or len(term.latents) != 1 or term.constants or term.coefficient != 1.0:
+            return None
+        (factor,) = term.latents
+        if factor.atom != Atom(latent.name, domain=COUNT):
+            return None
+        summed = [a for a, i in enumerate(factor.index) if i not in seen.labels and varies(i)]
+        if len(summed) != 1:
+            return None
+        (axis,) = summed
+        batch = tuple(a for a in range(len(latent.shape)) if a != axis)
+        layout = Layout(latent.shape, batch, (axis,))
+        onto = tuple(i for a, i in enumerate(factor.index) if a != axis and isinstance(i, Label))
+        totals = jnp.broadcast_to(
+            align(seen.data, seen.data_labels, onto), [i.size for i in onto]
+        ).reshape(layout.batch_shape)
+        static = {"dim": latent.shape[axis]}
+        block = Block(0, cls, {latent.name: layout}, layout.batch_shape, static)
+        return Restriction(block, {"total": totals * 1.0})
+
+    @classmethod
+    def point(
+        cls,
+        latent: Latent,
+        rng: np.random.Generator,
+        moved: float,
+        extras: Mapping[str, np.ndarray],
+    ) -> np.ndarray:
+        """Random counts with the observed sums."""
+        shape, total = latent.shape, extras["total"]
+        axes = range(len(shape))
+        axis = next(a for a in axes if (*shape[:a], *shape[a + 1 :]) == total.shape)
+        share = np.full(shape[axis], 1.0 / shape[axis])
+        return np.moveaxis(rng.multinomial(total.astype(int), share), -1, axis) * 1.0
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of the counts."""
@@ -135,7 +223,7 @@ class Multinomial(ExponentialFamily):
 
     def statistics(self, values: Mapping[str, Array]) -> Mean:
         """The counts themselves."""
-        return {"count": _as_float(values["x"])}
+        return {"count": as_float(values["x"])}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = total * log sum_k exp(logit_k) - log total!."""
@@ -200,8 +288,23 @@ class Multinomial(ExponentialFamily):
 class Poisson(ExponentialFamily):
     """Counts x with natural count = log rate, shape `batch_shape`, and h(x) = 1/x!."""
 
+    kind: ClassVar[str] = "poisson"
     name: ClassVar[str] = "Poisson"
+    domains: ClassVar = (COUNT,)
+    atoms: ClassVar = {("power", 1.0): "count"}
+    value: ClassVar[str] = "x"
+    based: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("count",)
+
+    @classmethod
+    def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
+        """Counts without their factorials, too."""
+        return super().misfit(latent, uses, sequential) or without_factorial(latent, uses)
+
+    @classmethod
+    def log_base(cls, values: Array) -> Array:
+        """-log x!."""
+        return -gammaln(values + 1.0)
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of the counts."""
@@ -209,7 +312,7 @@ class Poisson(ExponentialFamily):
 
     def statistics(self, values: Mapping[str, Array]) -> Mean:
         """The counts themselves."""
-        return {"count": _as_float(values["x"])}
+        return {"count": as_float(values["x"])}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = rate."""
@@ -253,6 +356,6 @@ class Poisson(ExponentialFamily):
         return self._full({"count": 0.0})
 
 
-def _as_float(x: Array) -> Array:
+def as_float(x: Array) -> Array:
     """Counts in a floating type; floating counts as they are."""
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)

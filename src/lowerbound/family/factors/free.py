@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.free_form import FreeForm
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.family.factors import free_members as members
+from lowerbound.family.factors.free_terms import OfFunctions
 from lowerbound.family.numerics import line
 from lowerbound.family.numerics.support import Logs, Support, split, with_logs
 from lowerbound.joint.terms.expression import Tree, Z, evaluate
@@ -50,7 +51,7 @@ class _Quadrature(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Free(ExponentialFamily):
+class Free(OfFunctions, ExponentialFamily):
     """q(z) ∝ exp(sum_s <eta_s, t_s(z)>), scalar z on an interval, normalised by quadrature.
 
     Statistic s is the tree `trees[s]` in z and constant arrays, with the axes `sizes[s]` beyond
@@ -65,7 +66,13 @@ class Free(ExponentialFamily):
     lower: float = -math.inf
     upper: float = math.inf
 
-    name: ClassVar[str] = "Free"
+    def central(self, natural: Mapping[str, Array]) -> Mean:
+        """The statistics at the median.
+
+        A prior that is not zero at zero gives z^-2 no finite mean (half-Cauchy, half-normal).
+        """
+        median = self.quantile(natural, jnp.asarray(0.5))
+        return self.statistics({**natural, "z": median})
 
     @property
     def statistic_names(self) -> tuple[str, ...]:  # type: ignore[override]

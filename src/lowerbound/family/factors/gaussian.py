@@ -1,22 +1,21 @@
-"""Gaussian factors: scalar, vector, and restricted to an interval."""
+"""Gaussian factors: scalars and vectors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 from numpyro.distributions import Distribution
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.factors import interval
-from lowerbound.family.numerics import distributions
 from lowerbound.family.numerics.definite import (
     inverse_cholesky,
     inverse_of,
@@ -25,10 +24,22 @@ from lowerbound.family.numerics.definite import (
     symmetric,
     times_vector,
 )
+from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read
+from lowerbound.joint.blocks.gaussians import factors_of, read_vector
+from lowerbound.joint.blocks.kind import Scale
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import REAL
+from lowerbound.joint.terms.labelled import Atom, Factor, Label
 
-__all__ = ["MultivariateNormal", "Normal", "TruncatedNormal"]
+__all__ = ["MultivariateNormal", "Normal"]
 
 LOG_TWO_PI = math.log(2 * math.pi)
+SQUARES: Final[Mapping[str | tuple[str, float], str]] = {("power", 1.0): "x", ("power", 2.0): "x2"}
+
+
+def not_quadratic(atom: Atom, otherwise: str) -> str:
+    """Why a function of a real site fits no Gaussian factor."""
+    return "it is not quadratic in a Gaussian" if atom.function == "power" else otherwise
 
 
 @dataclass(frozen=True)
@@ -42,8 +53,33 @@ class Normal(ExponentialFamily):
     5.0
     """
 
+    kind: ClassVar[str] = "normal"
     name: ClassVar[str] = "Normal"
+    domains: ClassVar = (REAL,)
+    atoms: ClassVar = SQUARES
+    formula: ClassVar[str] = "{z}, {z}^2"
+    value: ClassVar[str] = "x"
+    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
+
+    @classmethod
+    def reason(cls, atom: Atom) -> str:
+        """Powers beyond the second are said to be that."""
+        return not_quadratic(atom, super().reason(atom))
+
+    @classmethod
+    def describes(cls, latent: Latent) -> bool:
+        """Single numbers; arrays may turn out to be vectors."""
+        return latent.domain is REAL and not latent.shape
+
+    @classmethod
+    def of_gaussians(cls, group: Gaussians, scale: Scale | None) -> Block | None:
+        """One site of numbers that meet no others."""
+        if group.full or scale is not None:
+            return None
+        ((name, layout),) = group.layouts.items()
+        flat = Layout(layout.shape, tuple(range(len(layout.shape))))
+        return Block(0, cls, {name: flat}, layout.shape)
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of x and x^2: `batch_shape` each."""
@@ -94,11 +130,25 @@ class Normal(ExponentialFamily):
 
     def in_domain(self, natural: Mapping[str, Array]) -> Array:
         """Lambda > 0."""
-        return _finite(natural["x"], natural["x2"]) & (natural["x2"] < 0)
+        return are_finite(natural["x"], natural["x2"]) & (natural["x2"] < 0)
 
     def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
         """The standard normal."""
         return self._full({"x": 0.0, "x2": -0.5})
+
+    def noise(self, rng: np.random.Generator) -> np.ndarray:
+        """Deviations from the mean."""
+        return rng.standard_normal(self.batch_shape)
+
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """The mean moved by deviations of at most one."""
+        sd = jnp.minimum(jnp.sqrt(jnp.maximum(mean["x2"] - mean["x"] ** 2, 0.0)), 1.0)
+        x = mean["x"] + sd * noise
+        return {"x": x, "x2": x**2 + sd**2}
+
+    def centre(self, mean: Mapping[str, Array]) -> Values:
+        """The mean."""
+        return {"x": mean["x"]}
 
 
 @dataclass(frozen=True)
@@ -111,8 +161,50 @@ class MultivariateNormal(ExponentialFamily):
 
     dim: int
 
+    kind: ClassVar[str] = "gaussian"
     name: ClassVar[str] = "MultivariateNormal"
+    domains: ClassVar = (REAL,)
+    value: ClassVar[str] = "x"
+    alone: ClassVar[bool] = False
+    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("x", "xx")
+
+    @classmethod
+    def describes(cls, latent: Latent) -> bool:
+        """Arrays of numbers."""
+        return latent.domain is REAL and bool(latent.shape)
+
+    @classmethod
+    def of_gaussians(cls, group: Gaussians, scale: Scale | None) -> Block | None:
+        """Sites that meet in one quadratic form."""
+        if not group.full or scale is not None:
+            return None
+        return Block(0, cls, group.layouts, group.batch_shape, {"dim": group.dimension})
+
+    @classmethod
+    def raveled(cls, static: Mapping[str, Any]) -> bool:
+        """Always."""
+        return True
+
+    @classmethod
+    def symmetric(cls, static: Mapping[str, Any]) -> tuple[str, ...]:
+        """The outer product."""
+        return ("xx",)
+
+    @classmethod
+    def read(
+        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
+    ) -> list[Read] | None:
+        """One entry of x, or two of x x'."""
+        found = factors_of(block, factors)
+        read = None if found is None else read_vector(block, ("x", "xx"), found[1])
+        return None if read is None else [read]
+
+    @classmethod
+    def text(cls, block: Block, site: str) -> str:
+        """The vector and its outer product."""
+        x = " ".join(block.layouts)
+        return f"({x}), ({x})({x})'" if len(block.layouts) > 1 else f"{x}, {x} {x}'"
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of x and x x'."""
@@ -188,86 +280,25 @@ class MultivariateNormal(ExponentialFamily):
         precision = jnp.broadcast_to(jnp.eye(self.dim, dtype=float), shapes["xx"])
         return {"x": jnp.zeros(shapes["x"], float), "xx": -precision / 2}
 
+    def noise(self, rng: np.random.Generator) -> np.ndarray:
+        """Deviations from the mean."""
+        return rng.standard_normal((*self.batch_shape, self.dim))
 
-@dataclass(frozen=True)
-class TruncatedNormal(ExponentialFamily):
-    """Independent normals restricted to (lower, upper), with statistics x and x^2.
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """The mean moved by deviations of at most one, and nothing correlated."""
+        x = mean["x"]
+        variance = jnp.diagonal(mean["xx"], axis1=-2, axis2=-1) - x**2
+        sd = jnp.minimum(jnp.sqrt(jnp.maximum(variance, 0.0)), 1.0)
+        x = x + sd * noise
+        outer = x[..., :, None] * x[..., None, :]
+        return {"x": x, "xx": outer + (sd**2)[..., None] * jnp.eye(x.shape[-1], dtype=x.dtype)}
 
-    The natural parameters are those of the normal before truncation; `lower` and `upper` (extras,
-    shape `batch_shape`) may be infinite elementwise. Exact however far the interval lies in a tail.
-    """
-
-    name: ClassVar[str] = "TruncatedNormal"
-    statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
-    extra_names: ClassVar[tuple[str, ...]] = ("lower", "upper")
-
-    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of x and x^2: `batch_shape` each."""
-        return {"x": self.batch_shape, "x2": self.batch_shape}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The value and its square."""
-        x = values["x"]
-        return {"x": x, "x2": x * x}
-
-    def _arguments(self, natural: Mapping[str, Array]) -> tuple[Array, Array, Array, Array]:
-        dtype = natural["x"].dtype
-        bounds = natural["lower"].astype(dtype), natural["upper"].astype(dtype)
-        return natural["x"], natural["x2"], *bounds
-
-    def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
-        """A = log of the integral of exp(natural x * x + natural x2 * x^2) over the interval."""
-        t = interval.tilted(*self._arguments(natural))
-        at_anchor = t.anchor * (natural["x"] + natural["x2"] * t.anchor)
-        return at_anchor + t.log_integral - jnp.log(-2 * natural["x2"]) / 2
-
-    def mean(self, natural: Mapping[str, Array]) -> Mean:
-        """E x, strictly between the bounds, and E x^2."""
-        arguments = self._arguments(natural)
-        t = interval.tilted(*arguments)
-        x = interval.inside(t.anchor - t.direction * t.first, *arguments[2:])
-        variance = t.direction**2 * (t.second - t.first**2)
-        return {"x": x, "x2": x * x + variance}
-
-    def natural(self, mean: Mapping[str, Array]) -> Natural:
-        """Not available: the moments of a truncated normal do not determine its bounds."""
-        raise NotImplementedError(
-            "TruncatedNormal.natural expects the bounds besides the mean parameters, which have "
-            "no closed-form inverse. Keep the natural parameters instead of recovering them."
-        )
-
-    def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
-        """The entropy about the anchor, where nothing cancels."""
-        t = interval.tilted(*self._arguments(natural))
-        log_scale = -jnp.log(-2 * natural["x2"]) / 2
-        return log_scale + t.log_integral + t.slope * t.first + t.second / 2
-
-    def sample(
-        self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
-    ) -> Values:
-        """Draws of x by inversion."""
-        arguments = self._arguments(natural)
-        uniform = jax.random.uniform(key, shape + self.batch_shape, arguments[0].dtype)
-        return {"x": interval.draw(uniform, *arguments)}
-
-    def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
-        """The truncated normal itself, in a form that is exact in the tails."""
-        x, x2, lower, upper = self._arguments(natural)
-        scale = 1 / jnp.sqrt(-2 * x2)
-        law = distributions.TruncatedNormal(x * scale**2, scale, low=lower, high=upper)
-        return {"x": law}
-
-    def in_domain(self, natural: Mapping[str, Array]) -> Array:
-        """Positive precision and a non-empty interval."""
-        proper = _finite(natural["x"], natural["x2"]) & (natural["x2"] < 0)
-        return proper & (natural["lower"] < natural["upper"])
-
-    def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
-        """The standard normal restricted to the interval."""
-        return {**self._full({"x": 0.0, "x2": -0.5}), **self._extras(extras)}
+    def centre(self, mean: Mapping[str, Array]) -> Values:
+        """The mean."""
+        return {"x": mean["x"]}
 
 
-def _finite(*arrays: Array) -> Array:
+def are_finite(*arrays: Array) -> Array:
     """True where every array is finite."""
     result = jnp.isfinite(arrays[0])
     for array in arrays[1:]:

@@ -14,6 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
+from lowerbound.joint.terms.domain import Domain, above_zero
 from lowerbound.rewrite.augmentations import weights
 
 __all__ = ["InverseGaussian", "Point", "PolyaGamma"]
@@ -23,6 +24,7 @@ __all__ = ["InverseGaussian", "Point", "PolyaGamma"]
 class _Weight(ExponentialFamily):
     """A positive number whose only statistic is itself."""
 
+    atoms: ClassVar = {("power", 1.0): "weight"}
     statistic_names: ClassVar[tuple[str, ...]] = ("weight",)
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -41,7 +43,9 @@ class PolyaGamma(_Weight):
     The base measure is the law PG(n, 0), so that densities and entropies are relative to it.
     """
 
+    kind: ClassVar[str] = "polya_gamma"
     name: ClassVar[str] = "PolyaGamma"
+    domains: ClassVar = (Domain("polya_gamma", above_zero, laws=("PolyaGamma",)),)
     extra_names: ClassVar[tuple[str, ...]] = ("total",)
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
@@ -106,7 +110,9 @@ class InverseGaussian(_Weight):
     The base measure is the Lévy law itself.
     """
 
+    kind: ClassVar[str] = "inverse_gaussian"
     name: ClassVar[str] = "InverseGaussian"
+    domains: ClassVar = (Domain("inverse_gaussian", above_zero, laws=("LevyWeight",)),)
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = -c."""
@@ -150,7 +156,11 @@ class Point(ExponentialFamily):
     A(natural) is that maximum, convex as all log-normalisers are, and its gradient is (m, m^2).
     """
 
+    kind: ClassVar[str] = "point"
     name: ClassVar[str] = "Point"
+    domains: ClassVar = (Domain("point", laws=("Offset",)),)
+    atoms: ClassVar = {("power", 1.0): "x", ("power", 2.0): "x2"}
+    formula: ClassVar[str] = "{z}, {z}^2"
     statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,48 @@ from lowerbound.family.numerics.special import (
     multivariate_digamma,
     multivariate_gammaln,
 )
+from lowerbound.joint.blocks.block import Block
+from lowerbound.joint.blocks.kind import Misfit, Uses
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import MATRIX, POSITIVE
+from lowerbound.joint.terms.labelled import Atom
 
 __all__ = ["Gamma", "Wishart"]
+
+
+def powers_of(uses: Uses) -> dict[float, str]:
+    """The exponents with which a site enters, each with the first density that has it."""
+    found: dict[float, str] = {}
+    for entry, factors in uses:
+        for atom in (factor.atom for factor in factors if factor.atom.function == "power"):
+            found.setdefault(atom.parameter, entry.site)
+    return found
+
+
+def _exponents(uses: Uses) -> dict[float, str]:
+    """1 where a matrix enters, -1 where its inverse does, with the first density that has it."""
+    found: dict[float, str] = {}
+    for entry, factors in uses:
+        for function in (factor.atom.function for factor in factors):
+            if function != "logdet":
+                found.setdefault(-1.0 if function == "inverse" else 1.0, entry.site)
+    return found
+
+
+def _several(latent: Latent, powers: Mapping[float, str]) -> Misfit | None:
+    """Powers of a site that no one factor has."""
+    if len(powers) <= 1:
+        return None
+    first, *_, last = powers
+    left = f"{latent.name}^{last:g}"
+    reason = f"{latent.name}^{first:g} and {left} share no closed form"
+    return Misfit(latent.name, powers[last], left, reason)
+
+
+def power_text(site: str, static: Mapping[str, Any]) -> str:
+    """The power of a site that is Gamma, in words."""
+    power = static["power"]
+    return site if power == 1.0 else f"{site}^{power:g}"
 
 
 def power_of_gamma(a: Array, b: Array, power: float) -> Distribution:
@@ -79,8 +119,35 @@ class Gamma(ExponentialFamily):
 
     power: float = 1.0
 
+    kind: ClassVar[str] = "gamma"
     name: ClassVar[str] = "Gamma"
+    domains: ClassVar = (POSITIVE,)
     statistic_names: ClassVar[tuple[str, ...]] = ("log", "power")
+
+    @classmethod
+    def settings(cls, latent: Latent, uses: Uses) -> dict[str, Any]:
+        """The power that the site enters with."""
+        return {"power": next(iter(powers_of(uses)), 1.0)}
+
+    @classmethod
+    def statistic_of(cls, atom: Atom, static: Mapping[str, Any]) -> str | None:
+        """The logarithm, and the one power."""
+        table = {("log", 1.0): "log", ("power", static["power"]): "power"}
+        return table.get((atom.function, atom.parameter))
+
+    @classmethod
+    def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
+        """Functions that are no powers, or several powers."""
+        for entry, factors in uses:
+            for atom in (factor.atom for factor in factors):
+                if atom.function not in ("log", "power"):
+                    return Misfit(latent.name, entry.site, str(atom), cls.reason(atom))
+        return _several(latent, powers_of(uses))
+
+    @classmethod
+    def text(cls, block: Block, site: str) -> str:
+        """The logarithm, and the power by its exponent."""
+        return f"log {site}, {power_text(site, block.static)}"
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of log z and z**power: `batch_shape` each."""
@@ -143,8 +210,40 @@ class Wishart(ExponentialFamily):
     dim: int
     inverse: bool = False
 
+    kind: ClassVar[str] = "wishart"
     name: ClassVar[str] = "Wishart"
+    domains: ClassVar = (MATRIX,)
     statistic_names: ClassVar[tuple[str, ...]] = ("matrix", "logdet")
+
+    @classmethod
+    def settings(cls, latent: Latent, uses: Uses) -> dict[str, Any]:
+        """The size, and whether the site enters by its inverse."""
+        return {"dim": latent.shape[-1], "inverse": -1.0 in _exponents(uses)}
+
+    @classmethod
+    def statistic_of(cls, atom: Atom, static: Mapping[str, Any]) -> str | None:
+        """The matrix (or its inverse), and the log determinant."""
+        matrix = "inverse" if static["inverse"] else "power"
+        return {matrix: "matrix", "logdet": "logdet"}.get(atom.function)
+
+    @classmethod
+    def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
+        """Functions of other kinds, or both the matrix and its inverse."""
+        for entry, factors in uses:
+            for atom in (factor.atom for factor in factors):
+                if atom.function not in ("power", "inverse", "logdet"):
+                    return Misfit(latent.name, entry.site, str(atom), cls.reason(atom))
+        return _several(latent, _exponents(uses))
+
+    @classmethod
+    def symmetric(cls, static: Mapping[str, Any]) -> tuple[str, ...]:
+        """L."""
+        return ("matrix",)
+
+    @classmethod
+    def text(cls, block: Block, site: str) -> str:
+        """The matrix (or its inverse), and the log determinant."""
+        return f"{site}{'^-1' if block.static.get('inverse') else ''}, log|{site}|"
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of L and log|Z|."""

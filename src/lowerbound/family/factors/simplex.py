@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from numpyro.distributions import Distribution
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.family.numerics.special import dirichlet_concentration, interior
+from lowerbound.joint.blocks.kind import Uses
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import SIMPLEX, UNIT
 
 __all__ = ["Beta", "Dirichlet"]
 
@@ -43,7 +46,11 @@ class Beta(ExponentialFamily):
     `batch_shape`.
     """
 
+    kind: ClassVar[str] = "beta"
     name: ClassVar[str] = "Beta"
+    domains: ClassVar = (UNIT,)
+    atoms: ClassVar = {"log": "log", "log1m": "log1m"}
+    formula: ClassVar[str] = "log {z}, log(1 - {z})"
     statistic_names: ClassVar[tuple[str, ...]] = ("log", "log1m")
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -94,6 +101,19 @@ class Beta(ExponentialFamily):
         """The uniform density."""
         return self._full({"log": 0.0, "log1m": 0.0})
 
+    def noise(self, rng: np.random.Generator) -> np.ndarray:
+        """Additions to a and b."""
+        return rng.standard_exponential((2, *self.batch_shape))
+
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """More weight on z or on 1 - z, by chance."""
+        return self.mean(
+            {
+                "log": jnp.maximum(natural["log"], -0.9) + noise[0],
+                "log1m": jnp.maximum(natural["log1m"], -0.9) + noise[1],
+            }
+        )
+
 
 @dataclass(frozen=True)
 class Dirichlet(ExponentialFamily):
@@ -109,8 +129,17 @@ class Dirichlet(ExponentialFamily):
 
     dim: int
 
+    kind: ClassVar[str] = "dirichlet"
     name: ClassVar[str] = "Dirichlet"
+    domains: ClassVar = (SIMPLEX,)
+    atoms: ClassVar = {"log": "log"}
+    formula: ClassVar[str] = "log {z}"
     statistic_names: ClassVar[tuple[str, ...]] = ("log",)
+
+    @classmethod
+    def settings(cls, latent: Latent, uses: Uses) -> dict[str, Any]:
+        """The number of proportions."""
+        return {"dim": latent.shape[-1]}
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of log z."""
@@ -152,3 +181,11 @@ class Dirichlet(ExponentialFamily):
     def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
         """The uniform density on the simplex."""
         return self._full({"log": 0.0})
+
+    def noise(self, rng: np.random.Generator) -> np.ndarray:
+        """Additions to the concentrations."""
+        return rng.standard_exponential((*self.batch_shape, self.dim))
+
+    def scattered(self, natural: Mapping[str, Array], mean: Mean, noise: Array) -> Mean:
+        """More weight on some entries, by chance."""
+        return self.mean({"log": jnp.maximum(natural["log"], -0.9) + noise})

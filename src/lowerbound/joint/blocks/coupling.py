@@ -9,23 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.joint.blocks.block import Entry
-from lowerbound.joint.derive import Constraint, Latent
+from lowerbound.joint.blocks.kind import FAMILIES, Observed, Restriction
+from lowerbound.joint.derive import Constraint
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.labelled import (
     Array,
-    Atom,
     Constant,
     Factor,
-    Gather,
-    Label,
     Term,
     align,
     as_array,
     is_static,
     labels_of,
-    normal_form,
     unique,
 )
-from lowerbound.joint.terms.value import Poison, broadcast, dense, full, sites_of
+from lowerbound.joint.terms.products import normal_form
+from lowerbound.joint.terms.value import Poison, broadcast, dense, sites_of
 
 # --------------------------------------------------------------------------------------------------
 # Coupled elements
@@ -60,7 +60,7 @@ def separate(
         plain = [f for f in entry.term.latents if f.atom.projection is None]
         for site in {f.atom.site for f in plain}:
             factors = [f for f in plain if f.atom.site == site]
-            if len(factors) > 1 and latents[site].domain != "real":
+            if len(factors) > 1 and latents[site].domain is not REAL:
                 coupled.add(site)
     return [_unmarked(entry) for entry in done[::-1]], coupled
 
@@ -81,7 +81,7 @@ def _first_pair(term: Term, latents: Mapping[str, Latent]) -> tuple[int, int] | 
                 continue
             if first.atom.projection is not None or second.atom.projection is not None:
                 continue
-            if latents[first.atom.site].domain != "real":
+            if latents[first.atom.site].domain is not REAL:
                 return a, b
     return None
 
@@ -129,16 +129,6 @@ def _unmarked(entry: Entry) -> Entry:
 # Restricted supports
 
 
-@dataclass(frozen=True)
-class Restriction:
-    """Data that restrict a latent site: the block kind it gets, its settings, its constants."""
-
-    latent: str
-    kind: str
-    settings: dict[str, object]
-    extras: dict[str, Array]
-
-
 def restriction(constraint: Constraint, latents: Mapping[str, Latent]) -> Restriction | str:
     """What an observed Delta says of a latent site, or the reason why it cannot be used.
 
@@ -148,66 +138,15 @@ def restriction(constraint: Constraint, latents: Mapping[str, Latent]) -> Restri
         return constraint.value.reason
     if isinstance(constraint.observed, Poison):
         return constraint.observed.reason
-    own = latents.get(constraint.site)
-    if own is not None and own.domain == "polya_gamma":
-        if not constraint.observed.is_constant:
-            return "the count of a Pólya-Gamma weight must be known"
-        count = jnp.broadcast_to(full(constraint.observed), own.shape)
-        return Restriction(own.name, "polya_gamma", {}, {"total": count * 1.0})
     value, observed = broadcast([constraint.value, constraint.observed])
     sites = sites_of(value)
     if len(sites) != 1:
         return "an observed Delta must be a function of one latent site"
     latent = latents[next(iter(sites))]
-    data, labels = dense(observed)
     terms = sorted(value.terms, key=lambda term: len(term.latents))
-    last = terms[-1]
-    if len(last.latents) == 1 and not last.constants:
-        factor = last.latents[0]
-        if factor.atom.function == "step" and latent.domain == "real":
-            above = _steps_up(terms)
-            if above is not None and all(i in value.labels for i in factor.index if _long(i)):
-                return _truncated(latent, factor, above, data, labels)
-        if factor.atom.domain == "count" and len(terms) == 1 and last.coefficient == 1.0:
-            summed = [a for a, i in enumerate(factor.index) if i not in value.labels and _long(i)]
-            if len(summed) == 1:
-                return _multinomial(latent, factor, summed[0], data, labels)
+    seen = Observed(latent, terms, value.labels, *dense(observed))
+    for family in FAMILIES.values():
+        found = family.restriction(seen)
+        if found is not None:
+            return found
     return "only z > threshold and sums of counts can be observed exactly"
-
-
-def _long(index: object) -> bool:
-    return not (isinstance(index, Gather) and not index.labels)
-
-
-def _steps_up(terms: list[Term]) -> bool | None:
-    if len(terms) == 1 and terms[0].coefficient == 1.0:
-        return True
-    if len(terms) == 2 and not terms[0].factors:
-        return False if (terms[0].coefficient, terms[1].coefficient) == (1.0, -1.0) else None
-    return None
-
-
-def _truncated(
-    latent: Latent, factor: Factor[Atom], above: bool, data: Array, labels: tuple[Label, ...]
-) -> Restriction:
-    onto = tuple(i for i in factor.index if isinstance(i, Label))
-    upper_side = jnp.broadcast_to(align(data, labels, onto), [i.size for i in onto]) > 0.5
-    if not above:
-        upper_side = ~upper_side
-    upper_side = upper_side.reshape(latent.shape)
-    threshold = factor.atom.parameter
-    extras: dict[str, Array] = {
-        "lower": jnp.where(upper_side, threshold, -jnp.inf),
-        "upper": jnp.where(upper_side, jnp.inf, threshold),
-    }
-    return Restriction(latent.name, "truncated_normal", {}, extras)
-
-
-def _multinomial(
-    latent: Latent, factor: Factor[Atom], axis: int, data: Array, labels: tuple[Label, ...]
-) -> Restriction:
-    onto = tuple(i for a, i in enumerate(factor.index) if a != axis and isinstance(i, Label))
-    shape = tuple(n for a, n in enumerate(latent.shape) if a != axis)
-    totals = jnp.broadcast_to(align(data, labels, onto), [i.size for i in onto]).reshape(shape)
-    settings: dict[str, object] = {"dim": latent.shape[axis], "axis": axis}
-    return Restriction(latent.name, "multinomial", settings, {"total": totals * 1.0})

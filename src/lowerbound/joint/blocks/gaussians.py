@@ -5,39 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from lowerbound.errors import BlockError
 from lowerbound.joint.blocks.block import (
     Block,
     Entry,
+    Gaussians,
     Layout,
+    Read,
     expand_powers,
     private_labels,
     same_index,
 )
-from lowerbound.joint.derive import Latent
+from lowerbound.joint.blocks.kind import FAMILIES, Kind, Scale, Uses
+from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.labelled import Atom, Factor, Index, Term, index_key
-
-Uses = list[tuple[Entry, list[Factor[Atom]]]]  # a site's terms, and its factors in each
 
 # A Gaussian block costs about batch * dim^3 per sweep and batch * dim^2 numbers of memory.
 MAX_JOINT_DIMENSION = 512
 MAX_JOINT_NUMBERS = 20_000_000
-
-
-@dataclass(frozen=True)
-class Gaussians:
-    """A group of Gaussian sites under one quadratic form, with its layouts."""
-
-    layouts: dict[str, Layout]
-    batch_shape: tuple[int, ...]
-    full: bool
-
-    @property
-    def dimension(self) -> int:
-        """The length of the vector that the sites make together."""
-        return sum(layout.size for layout in self.layouts.values())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -165,33 +151,26 @@ def _batch_slots(
 
 def with_precision(
     entries: Sequence[Entry],
-    latents: Mapping[str, Latent],
-    uses: Mapping[str, Uses],
+    scales: Mapping[str, tuple[Latent, type[Kind], Uses]],
     group: Gaussians,
-    excluded: set[str],
     partition: Sequence[Sequence[str]] | None,
 ) -> Block:
-    """The group as a block, joined with a precision site when one scales all its terms."""
+    """The group as a block, joined with the first of the `scales` that scales all its terms."""
     mine = [e for e in entries if any(f.atom.site in group.layouts for f in e.term.latents)]
-    for name, latent in latents.items():
-        if name in excluded or latent.domain not in ("positive", "matrix"):
-            continue
+    for name, (latent, family, uses) in scales.items():
         if partition is not None and not any(
             name in part and set(group.layouts) <= set(part) for part in partition
         ):
             continue
-        candidate = (
-            _normal_gamma(mine, latent, uses[name], group)
-            if latent.domain == "positive"
-            else _normal_wishart(mine, latent, uses[name], group)
-        )
-        if candidate is not None and all(_readable(candidate, entry.term) for entry in mine):
-            return candidate
-    if group.full:
-        return Block(0, "gaussian", group.layouts, group.batch_shape, {"dim": group.dimension})
-    ((name, layout),) = group.layouts.items()
-    flat = Layout(layout.shape, tuple(range(len(layout.shape))))
-    return Block(0, "normal", {name: flat}, layout.shape, {})
+        for candidate in _candidates(group, Scale(latent, family, uses, mine)):
+            if all(_readable(candidate, entry.term) for entry in mine):
+                return candidate
+    return _candidates(group, None)[0]
+
+
+def _candidates(group: Gaussians, scale: Scale | None) -> list[Block]:
+    found = (family.of_gaussians(group, scale) for family in FAMILIES.values())
+    return [block for block in found if block is not None]
 
 
 def _readable(block: Block, term: Term) -> bool:
@@ -199,60 +178,25 @@ def _readable(block: Block, term: Term) -> bool:
     return block.read(factors, private_labels(term, factors)) is not None
 
 
-def powers_of(uses: Uses, function: str = "power") -> set[float]:
-    """The exponents with which a site enters."""
-    return {f.atom.parameter for _, fs in uses for f in fs if f.atom.function == function}
-
-
-def _normal_gamma(
-    entries: Sequence[Entry],
-    precision: Latent,
-    uses: Uses,
-    group: Gaussians,
-) -> Block | None:
-    powers = powers_of(uses)
-    if len(powers) != 1:
-        return None
-    static: dict[str, object] = {"power": next(iter(powers)), "full": group.full}
-    if not group.full:
-        ((name, layout),) = group.layouts.items()
-        batch = _matched_axes(entries, precision, name, layout.shape)
-        if batch is None:
-            return None
-        vector = tuple(a for a in range(len(layout.shape)) if a not in batch)
-        moved = Layout(layout.shape, batch, vector)
-        static["event_shape"] = moved.vector_shape
-        return Block(
-            0, "normal_gamma", {name: moved}, precision.shape, static, scale=precision.name
-        )
-    if group.batch_shape != precision.shape:
-        # Copies under one shared precision are one longer vector, while it is affordable.
-        group = _flattened(group)
-        if precision.shape or group.dimension > MAX_JOINT_DIMENSION:
-            return None
-    static["event_shape"] = (group.dimension,)
-    return Block(0, "normal_gamma", group.layouts, group.batch_shape, static, scale=precision.name)
-
-
-def _flattened(group: Gaussians) -> Gaussians:
+def flattened(group: Gaussians) -> Gaussians | None:
+    """Copies as one longer vector, while it is affordable."""
     layouts: dict[str, Layout] = {}
     start = 0
     for name, layout in group.layouts.items():
         layouts[name] = Layout(layout.shape, (), tuple(range(len(layout.shape))), start)
         start += layouts[name].size
-    return Gaussians(layouts, (), True)
+    return Gaussians(layouts, (), True) if start <= MAX_JOINT_DIMENSION else None
 
 
-def _matched_axes(
-    entries: Sequence[Entry], precision: Latent, name: str, shape: tuple[int, ...]
-) -> tuple[int, ...] | None:
+def matched_axes(scale: Scale, name: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Axes of a Gaussian site that carry the precision's own index in every term."""
+    precision = scale.latent
     rank = len(precision.shape)
     for axes in itertools.permutations(range(len(shape)), rank):
         if tuple(shape[a] for a in axes) != precision.shape:
             continue
         matched = True
-        for entry in entries:
+        for entry in scale.entries:
             scales = [f for f in entry.term.latents if f.atom.site == precision.name]
             gaussians = [f for f in entry.term.latents if f.atom.site == name]
             if len(scales) != 1 or not all(
@@ -265,26 +209,31 @@ def _matched_axes(
     return None
 
 
-def _normal_wishart(
-    entries: Sequence[Entry],
-    precision: Latent,
-    uses: Uses,
-    group: Gaussians,
-) -> Block | None:
-    if len(group.layouts) != 1 or any(
-        f.atom.function == "inverse" for _, factors in uses for f in factors
-    ):
+def read_vector(
+    block: Block, names: tuple[str, str], factors: Sequence[tuple[str, tuple[Index, ...]]]
+) -> Read | None:
+    """One or two entries of a raveled vector, from the statistics of these names."""
+    slices, shape, batches = [], list(block.batch_shape), []
+    index: list[Index] = []
+    for site, where in factors:
+        layout = block.layouts[site]
+        batch, vector = layout.split(where)
+        batches.append(batch)
+        slices.append((layout.start, layout.size))
+        shape += layout.vector_shape
+        index += vector
+    if not same_index(*batches):
         return None
-    ((name, layout),) = group.layouts.items()
-    if layout.shape != precision.shape[:-1]:
+    name = names[len(factors) - 1]
+    return Read(block.number, name, tuple(slices), tuple(shape), (*batches[0], *index))
+
+
+def factors_of(
+    block: Block, factors: Sequence[Factor[Atom]]
+) -> tuple[list[Factor[Atom]], list[tuple[str, tuple[Index, ...]]]] | None:
+    """The factors of the precision, and those of at most two Gaussian sites, x^2 as two."""
+    scales = [f for f in factors if f.atom.site == block.scale]
+    gaussians = expand_powers([f for f in factors if f.atom.site != block.scale])
+    if gaussians is None or len(gaussians) > 2 or len(scales) > 1:
         return None
-    rank = len(layout.shape)
-    moved = Layout(layout.shape, tuple(range(rank - 1)), (rank - 1,))
-    return Block(
-        0,
-        "normal_wishart",
-        {name: moved},
-        moved.batch_shape,
-        {"dim": layout.shape[-1]},
-        scale=precision.name,
-    )
+    return scales, gaussians

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import array_key
 from lowerbound.joint.terms.labelled import (
     Atom,
@@ -62,7 +63,7 @@ def is_linear(term: Term) -> bool:
         return False
     atom = term.latents[0].atom
     plain = atom.function == "power" and atom.parameter == 1.0 and atom.projection is None
-    return plain and atom.domain == "real"
+    return plain and atom.domain is REAL
 
 
 def linear_part(value: Value) -> tuple[tuple[Term, ...], tuple[Term, ...]]:

@@ -30,7 +30,7 @@ from lowerbound.joint.energy.summands import (
     reads_of,
     stored_read,
 )
-from lowerbound.joint.terms.expression import KINKED, Tree, contains, spread
+from lowerbound.joint.terms.expression import Tree, is_smooth, spread
 from lowerbound.joint.terms.expression import evaluate as evaluate_tree
 from lowerbound.joint.terms.labelled import Atom, Factor, Label, Term, align, labels_of
 from lowerbound.joint.terms.value import times
@@ -70,6 +70,7 @@ class Integral:
     second: tuple[Summand, ...]  # E[a^2], but for the squares of
     entries: tuple[Summand, ...]  # sums of entries, which are in `first`
     functions: tuple[Function, ...]
+    matrices: frozenset[tuple[int, str]]  # symmetric statistics that it reads, by block and name
 
     @property
     def trees(self) -> tuple[Tree, ...]:
@@ -105,7 +106,7 @@ class Integral:
         function = self.functions[int(statistic.split("s")[1])]
         mean, variance = self.moments(arrays, statistics)
         constants = [arrays[slot] for slot in function.slots]
-        count = NODES_OF_KINKS if contains(function.tree, KINKED) else NODES
+        count = NODES if is_smooth(function.tree) else NODES_OF_KINKS
         numbers = count * math.prod((*self.shape, *function.sizes))
         integrate = _integrate
         if numbers > REMEMBERED:
@@ -196,9 +197,8 @@ def build(
         reads = tuple(stored_read(read, store) for read in moment.reads)
         return Summand("", moment.coefficient, constants, reads)
 
-    moments = gathered(
-        moments_of(value.terms), moments_of(squares(projection)), value.labels, blocks
-    )
+    second = moments_of(squares(projection))
+    moments = gathered(moments_of(value.terms), second, value.labels, blocks)
 
     compiled = []
     for atom in atoms:
@@ -215,5 +215,6 @@ def build(
         tuple(map(stored, moments.second)),
         tuple(map(stored, moments.entries)),
         tuple(compiled),
+        frozenset().union(*(read.matrices for moment in second for read in moment.reads)),
     )
     return Reader(integral, {atom: place for place, atom in enumerate(atoms)})

@@ -73,7 +73,7 @@ def gathered(
 
 def _reads_entry(moment: Moment, labels: tuple[Label, ...], block: Block) -> bool:
     """Whether it reads one entry of a Gaussian vector's statistic and sums over nothing."""
-    if block.kind != "gaussian" or len(moment.reads) != 1:
+    if not block.is_vector or len(moment.reads) != 1:
         return False
     (read,) = moment.reads
     used = {label for index in read.index for label in labels_of(index)}

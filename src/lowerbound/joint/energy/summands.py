@@ -112,7 +112,7 @@ def compile_terms(
     owner = {site: block for block in blocks for site in block.sites}
     groups: dict[object, list[tuple[Entry, list[Read]]]] = {}
     for entry in entries:
-        if any(f.atom.function == "logfactorial" for f in entry.term.latents):
+        if any(f.atom.is_base for f in entry.term.latents):
             continue  # the base measure h(z), which the entropy leaves out as well
         reads = reads_of(entry, owner, integrals)
         key, renamed = _canonical(entry, reads, "" if entry.site in single else entry.site)
@@ -369,10 +369,11 @@ def energies_and_gradient(
         return sum(values, start=jnp.zeros(())), values
 
     raw, values = jax.grad(partial, has_aux=True)(statistics[block])
-    return values, {n: _symmetric(n, array, statistics[block]) for n, array in raw.items()}
+    # Of the gradient in a symmetric matrix only the symmetric part matters.
+    found = {place for part in parts for s in part for read in s.reads for place in read.matrices}
+    matrices = {name for number, name in found if number == block}
+    return values, {n: _symmetric(a) if n in matrices else a for n, a in raw.items()}
 
 
-def _symmetric(name: str, array: JaxArray, statistics: Mapping[str, JaxArray]) -> JaxArray:
-    """Matrix statistics are symmetric, so only the symmetric part of their gradient matters."""
-    matrix = name in ("xx", "matrix") or (name == "pxx" and array.ndim > statistics["px"].ndim)
-    return 0.5 * (array + jnp.swapaxes(array, -1, -2)) if matrix else array
+def _symmetric(array: JaxArray) -> JaxArray:
+    return 0.5 * (array + jnp.swapaxes(array, -1, -2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,14 +12,16 @@ import numpy as np
 from jax import lax
 
 from lowerbound.joint.rules import static
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import OPERATIONS, Tree, evaluate
-from lowerbound.joint.terms.impossible import IMPOSSIBLE, without_infinity
+from lowerbound.joint.terms.impossible import is_finite, possible
 from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.labelled import Array, Factor, Term, is_static
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, Poison, Value, add, lift, times
 
 Outcome = Value | Poison
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _on_constants(
@@ -42,16 +45,20 @@ def _on_constants(
     return apply
 
 
-def _opaque(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
-    """A function that passes inside indicators and is known on constants alone."""
-    operation = {"lgamma": "log Gamma"}.get(name, name)
+def opaque(name: str, function: Callable[..., Any], operation: str = "") -> Callable[..., Outcome]:
+    """A function that passes inside indicators, is known on constants, and is an `operation`."""
 
     def rule(*operands: Operand, aval: Any, **_: Any) -> Outcome:
-        dtype = float if name == "is_finite" else aval.dtype
-        tree = _tree(operation, operands) if np.issubdtype(aval.dtype, np.floating) else None
-        return elementwise(name, _on_constants(name, function, dtype), operands, tree=tree)
+        floating = np.issubdtype(aval.dtype, np.floating)
+        tree = _tree(operation or name, operands) if floating else None
+        return elementwise(name, _on_constants(name, function, aval.dtype), operands, tree=tree)
 
     return rule
+
+
+def rule_of_operation(name: str) -> Callable[..., Outcome] | None:
+    """The rule of a primitive that is an elementwise operation by its name."""
+    return opaque(name, OPERATIONS[name].function) if name in OPERATIONS else None
 
 
 def _tree(operation: str, operands: Sequence[Operand]) -> Tree | None:
@@ -67,12 +74,7 @@ def _is_finite(a: Operand, *, aval: Any, **_: Any) -> Outcome:
     def inner(value: Value) -> Outcome:
         return replace(value, terms=(Term(1.0),))
 
-    def on_constants(array: Array) -> Array:
-        isfinite = np.isfinite if is_static(array) else jnp.isfinite
-        found: Array = isfinite(array) & (abs(array) != -IMPOSSIBLE)  # log 0, as a number
-        return found
-
-    return elementwise("is_finite", on_constants, [a], inner)
+    return elementwise("is_finite", is_finite, [a], inner)
 
 
 def _logical(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
@@ -114,6 +116,8 @@ def _pow(base: Operand, exponent: Operand, *, aval: Any, **_: Any) -> Outcome:
 
 def number_in(operand: Operand) -> float | None:
     """The number that a static constant repeats, if it does."""
+    if isinstance(operand, Poison):
+        return None
     value = lift(operand)
     if len(value.terms) == 1 and not value.terms[0].factors:
         return value.terms[0].coefficient
@@ -142,9 +146,7 @@ def _is_integral(a: Operand) -> bool:
     if not isinstance(a, Value):
         return False
     return all(
-        f.atom.domain in ("discrete", "count") or f.atom.function == "step"
-        for term in a.terms
-        for f in term.latents
+        f.atom.domain.whole or f.atom.function == "step" for term in a.terms for f in term.latents
     )
 
 
@@ -153,7 +155,7 @@ def _select(which: Operand, *cases: Operand, **_: Any) -> Outcome:
 
     def on_constants(which: Array, *arrays: Array) -> Array:
         where = np.where if all(map(is_static, (which, *arrays))) else jnp.where
-        arrays = tuple(without_infinity(array) for array in arrays)
+        arrays = tuple(possible(array) for array in arrays)
         chosen = arrays[-1]
         for number in reversed(range(len(arrays) - 1)):
             chosen = where(which == number, arrays[number], chosen)
@@ -181,24 +183,29 @@ def _has_expression(value: Value) -> bool:
 
 
 def _masked(value: Value, mask: Outcome) -> Outcome:
-    """The product, with constants set to zero where the mask is, even if they are not finite."""
+    """The product, with constants set to zero where the mask is, even if they are no numbers."""
     if value.is_constant and isinstance(mask, Value) and mask.is_constant:
 
         def zeroed(array: Array, keep: Array) -> Array:
             where = np.where if is_static(array) and is_static(keep) else jnp.where
-            return where(keep.astype(bool), array, 0.0)
+            return where(keep.astype(bool), possible(array), 0.0)
 
         return elementwise("where", zeroed, [value, mask])
     return times(value, mask)
 
 
 def _compare(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
-    """Comparison with a fixed threshold is a step function of a real latent."""
+    """Comparison with a fixed threshold is a step function of a real latent; inf is above all."""
     on_constants = _on_constants(name, function)
     flipped = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 
     def rule(a: Operand, b: Operand, **_: Any) -> Outcome:
         def inner(x: Value, y: Value) -> Outcome | None:
+            for left, right, op in ((x, y, name), (y, x, flipped.get(name, name))):
+                threshold = number_in(right)
+                if threshold is not None and math.isinf(threshold):
+                    below = (op in ("lt", "le")) == (threshold > 0) if op in flipped else op == "ne"
+                    return replace(left, terms=(Term(1.0),) if below else ())
             if name in flipped:
                 for left, right, op in ((x, y, name), (y, x, flipped[name])):
                     step = _step(left, right, op)
@@ -220,7 +227,7 @@ def _step(latent: Value, threshold: Value, operation: str) -> Value | None:
     if threshold.terms and (threshold.terms[0].constants or threshold.terms[0].latents):
         return None
     (factor,) = term.latents
-    if factor.atom.domain != "real" or factor.atom.function != "power":
+    if factor.atom.domain is not REAL or factor.atom.function != "power":
         return None
     if factor.atom.parameter != 1.0:
         return None
@@ -290,20 +297,14 @@ RULES: dict[str, Callable[..., Any]] = {
     "stop_gradient": lambda a, **_: add(a, 0.0),
     "is_finite": _is_finite,
     "select_n": _select,
-    **{
-        name: _compare(name, getattr(lax, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
-    },
+    **{name: _compare(name, getattr(lax, name)) for name in COMPARISONS},
     "and": _logical("and", lax.bitwise_and),
     "or": _logical("or", lax.bitwise_or),
     "not": _logical("not", lax.bitwise_not),
-    **{
-        name: _opaque(name, getattr(lax, function))
-        for name, function in {
-            "abs": "abs", "sign": "sign", "max": "max", "min": "min", "floor": "floor",
-            "ceil": "ceil", "rem": "rem", "logistic": "logistic",
-            "tanh": "tanh", "sin": "sin", "cos": "cos", "erf": "erf", "erfc": "erfc",
-            "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "atan2": "atan2",
-            "exp2": "exp2", "cbrt": "cbrt", "clamp": "clamp",
-        }.items()
-    },
-}  # fmt: skip
+    # Others of `expression.OPERATIONS` go by their own names.
+    "lgamma": opaque("lgamma", lax.lgamma, "log Gamma"),
+    "floor": opaque("floor", lax.floor),
+    "ceil": opaque("ceil", lax.ceil),
+    "rem": opaque("rem", lax.rem),
+    "exp2": opaque("exp2", lax.exp2),
+}

@@ -19,7 +19,16 @@ import numpy as np
 from jax.extend import core as jex
 
 from lowerbound.joint.rules import elementwise, indexing, static, structural
-from lowerbound.joint.terms.value import Operand, Poison, Value, first_poison, full, sites_of
+from lowerbound.joint.terms.impossible import holds_infinity, is_finite, possible
+from lowerbound.joint.terms.value import (
+    Operand,
+    Poison,
+    Value,
+    add,
+    first_poison,
+    full,
+    sites_of,
+)
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {
@@ -30,6 +39,8 @@ RULES: dict[str, Rule] = {
 
 # Names of jitted functions that say less than the primitive inside them.
 _ANONYMOUS = {"<lambda>", "_where", "clip", "fn", "f", "_einsum", "jit"}
+
+_LOGARITHMS = {"log", "log1p"}  # where data that are finite become -inf, the log of what cannot be
 
 
 def interpret(closed: jex.ClosedJaxpr, inputs: Sequence[Operand]) -> list[Operand]:
@@ -66,10 +77,12 @@ class _Interpreter:
         shapes = [v.aval.shape for v in equation.outvars]
         if all(not isinstance(o, Value | Poison) for o in inputs):
             return self.constant(equation, inputs)
+        if name == "select_n" and (number := elementwise.number_in(inputs[0])) is not None:
+            return [add(inputs[1 + int(number)], 0.0)]  # whatever the others are
         poison = first_poison(inputs)
         if poison is not None:
             return [poison.spread(shape, inputs) for shape in shapes]
-        rule = RULES.get(name)
+        rule = RULES.get(name) or elementwise.rule_of_operation(name)
         if rule is None:
             if not sites_of(*inputs):
                 arrays = [
@@ -131,11 +144,23 @@ class _Interpreter:
                 else [np.asarray(result, dtype=aval.dtype)]
             )
         else:
-            bound = equation.primitive.bind(*inputs, **params)
-            outputs = list(bound) if equation.primitive.multiple_results else [bound]
+            outputs = _evaluated(equation, inputs)
         if key is not None:
             self.known[key] = (inputs, outputs)  # the inputs are kept so that ids stay unique
         return outputs
+
+
+def _evaluated(equation: Any, inputs: list[Any]) -> list[Operand]:
+    """What the equation is on data; a logarithm of zero is a number, and -inf to the program."""
+    name = equation.primitive.name
+    if name == "is_finite":
+        return [is_finite(inputs[0])]
+    if name in elementwise.COMPARISONS and any(map(holds_infinity, inputs)):
+        inputs = [possible(array) for array in inputs]
+    bound = equation.primitive.bind(*inputs, **equation.params)
+    if name in _LOGARITHMS:
+        return [possible(bound)]
+    return list(bound) if equation.primitive.multiple_results else [bound]
 
 
 def _identity(array: Any) -> object:

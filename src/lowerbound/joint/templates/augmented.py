@@ -7,14 +7,11 @@ from typing import Any, Final
 
 import jax.numpy as jnp
 
-from lowerbound.joint.templates.conjugate import Template, log_factorial, log_gamma, pick
+from lowerbound.joint.templates.special_values import log_factorial, log_gamma, pick
+from lowerbound.joint.templates.template import Template, fields
 from lowerbound.joint.terms.labelled import Array
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, add, shape_of, times, total
-
-
-def _fields(*names: str) -> Any:
-    return lambda distribution: {name: getattr(distribution, name) for name in names}
 
 
 def _minus(operand: Operand) -> Operand:
@@ -126,14 +123,16 @@ def _allocated(x: Operand, rate: Operand) -> Operand:
 
 AUGMENTED: Final[dict[str, Template]] = {
     # Densities relative to the law itself, which the factor has as its base measure.
-    "PolyaGamma": Template(_fields("total_count"), lambda x, total_count: 0.0),
+    "PolyaGamma": Template(
+        fields("total_count"), lambda x, total_count: 0.0, constants=(("total_count", "total"),)
+    ),
     "LevyWeight": Template(lambda d: {}, lambda x: 0.0),
     "Offset": Template(lambda d: {}, lambda x: 0.0),
-    "FlatGamma": Template(_fields("concentration"), _flat_gamma),
-    "Allocated": Template(_fields("rate"), _allocated),
+    "FlatGamma": Template(fields("concentration"), _flat_gamma),
+    "Allocated": Template(fields("rate"), _allocated),
     "LogitsGivenWeight": Template(_logits_parameters, _logits_given_weight),
-    "LaplaceGivenWeight": Template(_fields("loc", "scale", "weight"), _laplace_given_weight),
-    "RootInverseGamma": Template(_fields("concentration", "rate"), _root_inverse_gamma),
+    "LaplaceGivenWeight": Template(fields("loc", "scale", "weight"), _laplace_given_weight),
+    "RootInverseGamma": Template(fields("concentration", "rate"), _root_inverse_gamma),
     "SoftmaxGivenWeights": Template(_bouchard_parameters, _softmax_given_weights),
     "SoftmaxGivenRate": Template(
         lambda d: {**_softmax_parameters(d), "rate": d.rate}, _softmax_given_rate

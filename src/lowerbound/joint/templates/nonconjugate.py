@@ -7,7 +7,6 @@ then a quadrature of one dimension gives the expectation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 import jax.numpy as jnp
@@ -15,18 +14,16 @@ import numpy as np
 from jax.scipy.special import i0e, log_ndtr
 
 from lowerbound.joint.rules.elementwise import applied, number_in
-from lowerbound.joint.templates.augmented import AUGMENTED
-from lowerbound.joint.templates.conjugate import (
-    LOG_TWO_PI,
-    TEMPLATES,
-    Template,
+from lowerbound.joint.templates.conjugate import CONJUGATE
+from lowerbound.joint.templates.conjugate import beta as beta_density
+from lowerbound.joint.templates.special_values import (
     log_beta,
     log_factorial,
     log_gamma,
     pick,
     softplus,
 )
-from lowerbound.joint.templates.conjugate import beta as beta_density
+from lowerbound.joint.templates.template import LOG_TWO_PI, Template, fields
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.labelled import Array
@@ -265,40 +262,45 @@ def _truncated_parameters(distribution: Any) -> dict[str, Any]:
 
 
 def _truncated(x: Operand, log_mass: Operand, kind: str, **parameters: Operand) -> Operand:
-    base = ALL_TEMPLATES[kind].density(x, **parameters)
+    base = (CONJUGATE | NONCONJUGATE)[kind].density(x, **parameters)
     return add(base, _minus(log_mass))
 
 
-def _fields(*names: str) -> Callable[[Any], dict[str, Array]]:
-    return lambda distribution: {name: getattr(distribution, name) for name in names}
-
+# NumPyro's densities of some use JAX's betaln, of seven digits where an argument exceeds 8.
+SEVEN_DIGITS: Final = 1e-6
 
 NONCONJUGATE: Final[dict[str, Template]] = {
-    "Cauchy": Template(_fields("loc", "scale"), _cauchy),
-    "HalfCauchy": Template(_fields("scale"), _half_cauchy),
-    "StudentT": Template(_fields("df", "loc", "scale"), _student),
-    "Laplace": Template(_fields("loc", "scale"), _laplace),
-    "SoftLaplace": Template(_fields("loc", "scale"), _soft_laplace),
-    "Logistic": Template(_fields("loc", "scale"), _logistic),
-    "Gumbel": Template(_fields("loc", "scale"), _gumbel),
-    "VonMises": Template(_fields("loc", "concentration"), _von_mises),
-    "Weibull": Template(_fields("scale", "concentration"), _weibull),
-    "Pareto": Template(_fields("scale", "alpha"), _pareto),
-    "LogUniform": Template(_fields("low", "high"), _log_uniform),
-    "Levy": Template(_fields("loc", "scale"), _levy),
-    "BetaProportion": Template(_fields("concentration1", "concentration0"), beta_density),
-    "GammaPoisson": Template(_fields("concentration", "rate"), _gamma_poisson),
-    "NegativeBinomial2": Template(_fields("concentration", "rate"), _gamma_poisson),
-    "NegativeBinomialProbs": Template(_fields("total_count", "probs"), _negative_binomial),
-    "NegativeBinomialLogits": Template(_fields("total_count", "logits"), _negative_binomial_logits),
-    "GeometricLogits": Template(_fields("logits"), _geometric_logits),
-    "BetaBinomial": Template(
-        _fields("concentration1", "concentration0", "total_count"), _beta_binomial
+    "Cauchy": Template(fields("loc", "scale"), _cauchy),
+    "HalfCauchy": Template(fields("scale"), _half_cauchy),
+    "StudentT": Template(fields("df", "loc", "scale"), _student),
+    "Laplace": Template(fields("loc", "scale"), _laplace),
+    "SoftLaplace": Template(fields("loc", "scale"), _soft_laplace),
+    "Logistic": Template(fields("loc", "scale"), _logistic),
+    "Gumbel": Template(fields("loc", "scale"), _gumbel),
+    "VonMises": Template(fields("loc", "concentration"), _von_mises),
+    "Weibull": Template(fields("scale", "concentration"), _weibull),
+    "Pareto": Template(fields("scale", "alpha"), _pareto),
+    "LogUniform": Template(fields("low", "high"), _log_uniform),
+    "Levy": Template(fields("loc", "scale"), _levy),
+    "BetaProportion": Template(fields("concentration1", "concentration0"), beta_density),
+    "GammaPoisson": Template(
+        fields("concentration", "rate"), _gamma_poisson, tolerance=SEVEN_DIGITS
     ),
-    "OrderedLogistic": Template(_fields("predictor", "cutpoints"), _ordered_logistic),
+    "NegativeBinomial2": Template(
+        fields("concentration", "rate"), _gamma_poisson, tolerance=SEVEN_DIGITS
+    ),
+    "NegativeBinomialProbs": Template(
+        fields("total_count", "probs"), _negative_binomial, tolerance=SEVEN_DIGITS
+    ),
+    "NegativeBinomialLogits": Template(fields("total_count", "logits"), _negative_binomial_logits),
+    "GeometricLogits": Template(fields("logits"), _geometric_logits),
+    "BetaBinomial": Template(
+        fields("concentration1", "concentration0", "total_count"),
+        _beta_binomial,
+        tolerance=SEVEN_DIGITS,
+    ),
+    "OrderedLogistic": Template(fields("predictor", "cutpoints"), _ordered_logistic),
     "LeftTruncatedDistribution": Template(_truncated_parameters, _truncated),
     "RightTruncatedDistribution": Template(_truncated_parameters, _truncated),
     "TwoSidedTruncatedDistribution": Template(_truncated_parameters, _truncated),
 }
-
-ALL_TEMPLATES: Final[dict[str, Template]] = {**TEMPLATES, **NONCONJUGATE, **AUGMENTED}

@@ -25,47 +25,56 @@ Tree = tuple[Any, ...]
 
 Z: Final[Tree] = ("z",)
 
-OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
-    "add": lambda *terms: sum(terms[1:], start=terms[0]),
-    "mul": lambda *factors: _product(factors),
-    "power": lambda base, exponent: _power(base, exponent),
-    "log": jnp.log,
-    "log1p": jnp.log1p,
-    "exp": jnp.exp,
-    "expm1": jnp.expm1,
-    "abs": abs,
-    "sign": jnp.sign,
-    "max": jnp.maximum,
-    "min": jnp.minimum,
-    "log Gamma": gammaln,
-    "log Beta": lambda a, b: log_beta(a, b),
-    "digamma": lax.digamma,
-    "softplus": jax.nn.softplus,
-    "logistic": jax.nn.sigmoid,
-    "tanh": jnp.tanh,
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "erf": lax.erf,
-    "erfc": lax.erfc,
-    "log Phi": log_ndtr,
-    "x log y": xlogy,
-    "clamp": lambda low, a, high: jnp.minimum(jnp.maximum(a, low), high),
-    "atan2": jnp.arctan2,
-    "erf_inv": lax.erf_inv,
-    "cbrt": jnp.cbrt,
-    "where": lambda condition, a, b: jnp.where(jnp.asarray(condition, bool), a, b),
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-}
 
-# Functions that are not smooth, which a quadrature must look at more closely.
-KINKED: Final = {
-    "abs", "sign", "max", "min", "clamp", "where", "lt", "le", "gt", "ge", "eq", "ne", "cbrt",
-}  # fmt: skip
+@dataclass(frozen=True)
+class Operation:
+    """An elementwise function of numbers; one that is not smooth needs more nodes."""
+
+    function: Callable[..., Any]
+    smooth: bool = True
+
+
+def _kinked(function: Callable[..., Any]) -> Operation:
+    return Operation(function, smooth=False)
+
+
+# By name: that of the JAX primitive, where there is one, which then has a rule.
+OPERATIONS: Final[dict[str, Operation]] = {
+    "add": Operation(lambda *terms: sum(terms[1:], start=terms[0])),
+    "mul": Operation(lambda *factors: _product(factors)),
+    "power": Operation(lambda base, exponent: _power(base, exponent)),
+    "log": Operation(jnp.log),
+    "log1p": Operation(jnp.log1p),
+    "exp": Operation(jnp.exp),
+    "expm1": Operation(jnp.expm1),
+    "abs": _kinked(abs),
+    "sign": _kinked(jnp.sign),
+    "max": _kinked(jnp.maximum),
+    "min": _kinked(jnp.minimum),
+    "log Gamma": Operation(gammaln),
+    "log Beta": Operation(lambda a, b: log_beta_function(a, b)),
+    "digamma": Operation(lax.digamma),
+    "softplus": Operation(jax.nn.softplus),
+    "logistic": Operation(jax.nn.sigmoid),
+    "tanh": Operation(jnp.tanh),
+    "sin": Operation(jnp.sin),
+    "cos": Operation(jnp.cos),
+    "erf": Operation(lax.erf),
+    "erfc": Operation(lax.erfc),
+    "log Phi": Operation(log_ndtr),
+    "x log y": Operation(xlogy),
+    "clamp": _kinked(lambda low, a, high: jnp.minimum(jnp.maximum(a, low), high)),
+    "atan2": Operation(jnp.arctan2),
+    "erf_inv": Operation(lax.erf_inv),
+    "cbrt": _kinked(jnp.cbrt),
+    "where": _kinked(lambda condition, a, b: jnp.where(jnp.asarray(condition, bool), a, b)),
+    "lt": _kinked(lambda a, b: a < b),
+    "le": _kinked(lambda a, b: a <= b),
+    "gt": _kinked(lambda a, b: a > b),
+    "ge": _kinked(lambda a, b: a >= b),
+    "eq": _kinked(lambda a, b: a == b),
+    "ne": _kinked(lambda a, b: a != b),
+}
 
 
 def array_key(array: Any) -> object:
@@ -113,15 +122,15 @@ def evaluate(tree: Tree, z: Array, arrays: Sequence[Any] = ()) -> Array:
         return rest[0]  # type: ignore[no-any-return]
     if head == "array":
         return arrays[rest[0]]  # type: ignore[no-any-return]
-    value: Array = OPERATIONS[head](*(evaluate(part, z, arrays) for part in rest))
+    value: Array = OPERATIONS[head].function(*(evaluate(part, z, arrays) for part in rest))
     return value
 
 
-def contains(tree: Tree, heads: set[str]) -> bool:
-    """Whether some operation of the tree is among `heads`."""
-    if tree[0] in heads:
+def is_smooth(tree: Tree) -> bool:
+    """Whether all operations of the tree are."""
+    if tree[0] in ("z", "number", "array"):
         return True
-    return tree[0] not in ("number", "array") and any(contains(t, heads) for t in tree[1:])
+    return OPERATIONS[tree[0]].smooth and all(map(is_smooth, tree[1:]))
 
 
 def arrays_of(tree: Tree) -> list[int]:
@@ -184,7 +193,7 @@ def _bracketed(tree: Tree, z: str) -> str:
     return f"({text(tree, z)})" if tree[0] in ("add", "mul") else text(tree, z)
 
 
-def log_beta(a: Any, b: Any) -> Any:
+def log_beta_function(a: Any, b: Any) -> Any:
     """The log of the Beta function; JAX's own has seven digits where an argument exceeds 8."""
     return gammaln(a) + gammaln(b) - gammaln(a + b)
 

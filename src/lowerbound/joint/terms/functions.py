@@ -24,6 +24,7 @@ from lowerbound.joint.terms.algebra import (
     power,
     product,
 )
+from lowerbound.joint.terms.domain import REAL, Domain
 from lowerbound.joint.terms.expression import Expression, Tree, Z, array_key, arrays_of, renumbered
 from lowerbound.joint.terms.labelled import (
     Array,
@@ -39,7 +40,6 @@ from lowerbound.joint.terms.labelled import (
 )
 from lowerbound.joint.terms.value import Value, add, contract
 
-SCALAR = ("real", "positive", "unit", "interval")
 CONVERTIBLE = ("power", "log", "log1m", "power1m", "step", "expression")
 
 
@@ -50,7 +50,7 @@ def element_key(factor: Factor[Atom]) -> object:
 
 def is_function(factor: Factor[Atom]) -> bool:
     """Whether the factor is a function of one number."""
-    return factor.atom.domain in SCALAR and factor.atom.function in CONVERTIBLE
+    return factor.atom.domain.scalar and factor.atom.function in CONVERTIBLE
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Element:
     """One latent number: an element of a site, or of a linear combination of real sites."""
 
     site: str
-    domain: str
+    domain: Domain
     projection: Projection | None
     index: tuple[Index, ...]
 
@@ -71,7 +71,7 @@ class Element:
     @property
     def positive(self) -> bool:
         """Whether it is never negative."""
-        return self.domain in ("positive", "unit")
+        return self.domain.positive
 
 
 class Functions:
@@ -189,7 +189,7 @@ class Functions:
                 case ("log", ("z",)) if element.positive:
                     return Factor(replace(plain, function="log"), element.index)
                 case ("log", ("add", ("number", 1.0), ("mul", ("number", -1.0), ("z",)))) if (
-                    element.domain == "unit"
+                    element.domain.complemented
                 ):
                     return Factor(replace(plain, function="log1m"), element.index)
         own = {index_key(i): p for p, i in enumerate(element.index)}
@@ -276,7 +276,7 @@ def _projected(values: Sequence[Value], axes: set[Label]) -> Element | None:
         linear, rest = linear_part(value)
         if linear:
             projection, index, _ = project(linear, value)
-            element = Element(projection.name, "real", projection, index)
+            element = Element(projection.name, REAL, projection, index)
             found[projection, tuple(map(index_key, index))] = element
         for factor in (f for term in rest for f in term.latents):
             if factor.atom.projection is None:
@@ -288,7 +288,7 @@ def _projected(values: Sequence[Value], axes: set[Label]) -> Element | None:
 
 def refused(operation: str, operand: Tree, exponent: float, element: Element) -> str | None:
     """Why a function of a Gaussian has no expectation, when that is plain to see."""
-    if element.domain != "real" or not is_affine(operand):
+    if element.domain is not REAL or not is_affine(operand):
         return None
     if operation == "log" or (operation == "power" and (exponent < 0 or exponent % 1.0 != 0.0)):
         return "it is not defined on the whole line"

@@ -31,10 +31,20 @@ def possible(log: Array) -> Array:
 
 def without_infinity(array: Array) -> Array:
     """A static array with infinite entries replaced in the same way; others as they are."""
-    if not is_static(array) or not np.issubdtype(array.dtype, np.floating):
-        return array
-    infinite = np.isinf(array)
-    return np.where(infinite, -IMPOSSIBLE * np.sign(array), array) if infinite.any() else array
+    return possible(array) if holds_infinity(array) else array
+
+
+def holds_infinity(array: Array) -> bool:
+    """Whether the array is known while deriving, and some entry is infinite."""
+    floating = is_static(array) and np.issubdtype(array.dtype, np.floating)
+    return bool(floating and np.isinf(array).any())
+
+
+def is_finite(array: Array) -> Array:
+    """Which entries are numbers, and neither infinite nor the log of what cannot be."""
+    if is_static(array):
+        return np.abs(array) < -IMPOSSIBLE  # NaN is not
+    return jnp.abs(array) < -IMPOSSIBLE
 
 
 def finite(term: Term) -> Term:

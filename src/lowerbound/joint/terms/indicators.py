@@ -23,11 +23,11 @@ from lowerbound.joint.terms.labelled import (
     align,
     index_key,
     labels_of,
-    normal_form,
     refresh,
     substitute,
     unique,
 )
+from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import (
     Operand,
     Poison,

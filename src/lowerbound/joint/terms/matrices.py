@@ -8,6 +8,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.terms.domain import MATRIX
 from lowerbound.joint.terms.indicators import close, expose
 from lowerbound.joint.terms.labelled import (
     Array,
@@ -152,8 +153,8 @@ def _of_matrix(
     if len(value.terms) != 1:
         return None
     (term,) = value.terms
-    matrices = [f for f in term.latents if f.atom.domain == "matrix"]
-    others = replace(term, latents=tuple(f for f in term.latents if f.atom.domain != "matrix"))
+    matrices = [f for f in term.latents if f.atom.domain is MATRIX]
+    others = replace(term, latents=tuple(f for f in term.latents if f.atom.domain is not MATRIX))
     batch = Value(value.shape[:-2], value.axes[:-2], (others,))
     if any(label not in batch.labels for label in others.labels() if label not in (i, j)):
         return None

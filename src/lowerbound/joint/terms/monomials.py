@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.terms.domain import MATRIX
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.functions import raised as raised_expression
 from lowerbound.joint.terms.functions import split_log
@@ -41,7 +42,7 @@ def one_minus(value: Value) -> Factor[Atom] | None:
         return None
     (factor,) = minus.latents
     atom = factor.atom
-    if atom.domain == "unit" and atom.function == "power" and atom.parameter == 1.0:
+    if atom.domain.complemented and atom.function == "power" and atom.parameter == 1.0:
         return factor
     return None
 
@@ -91,9 +92,9 @@ def _raise(latents: tuple[Factor[Atom], ...], exponent: float) -> tuple[Factor[A
     raised: list[Factor[Atom]] = []
     for factor in latents:
         atom = factor.atom
-        free = atom.domain in ("positive", "unit", "simplex")
         if atom.function in ("power", "power1m") and (
-            free or (exponent >= 0 and exponent.is_integer() and atom.domain != "matrix")
+            atom.domain.positive
+            or (exponent >= 0 and exponent.is_integer() and atom.domain is not MATRIX)
         ):
             raised.append(Factor(replace(atom, parameter=atom.parameter * exponent), factor.index))
         elif atom.function == "expression":
@@ -121,7 +122,7 @@ def logarithm(operand: Operand) -> Value | Poison:
         parts: list[Operand] = [logarithm(split[0])]
         for factor in split[1]:
             atom = factor.atom
-            if atom.function == "power" and atom.domain in ("positive", "unit", "simplex"):
+            if atom.function == "power" and atom.domain.positive:
                 log = with_atom(value, factor, function="log", parameter=1.0)
             elif atom.function == "power1m":
                 log = with_atom(value, factor, function="log1m", parameter=1.0)

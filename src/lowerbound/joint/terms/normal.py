@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from lowerbound.joint.blocks.block import Entry
 from lowerbound.joint.blocks.projections import Projection, site_projection
-from lowerbound.joint.derive import Latent
 from lowerbound.joint.energy.integrals import squares
+from lowerbound.joint.latents import Latent
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.functions import element_key, fused, is_function
 from lowerbound.joint.terms.labelled import Atom, Factor, Term
 
@@ -34,14 +35,14 @@ def fuse(term: Term, latents: Mapping[str, Latent]) -> Term:
 
 
 def _beyond_quadratic(atom: Atom) -> bool:
-    real = atom.domain == "real" and atom.projection is None
+    real = atom.domain is REAL and atom.projection is None
     return real and atom.function == "power" and atom.parameter not in (1.0, 2.0)
 
 
 def _projected(factor: Factor[Atom], latents: Mapping[str, Latent]) -> Factor[Atom]:
     """A function of one real site as a function of a combination of one."""
     atom = factor.atom
-    if atom.domain != "real" or atom.function != "expression" or atom.projection is not None:
+    if atom.domain is not REAL or atom.function != "expression" or atom.projection is not None:
         return factor
     projection = site_projection(atom.site, latents[atom.site].shape)
     return Factor(replace(atom, projection=projection), factor.index)

@@ -30,13 +30,12 @@ from lowerbound.joint.terms.labelled import (
     factor_key,
     is_static,
     labels_of,
-    multiply,
-    normal_form,
     refresh,
     substitute,
     take,
     unique,
 )
+from lowerbound.joint.terms.products import multiply, normal_form
 
 Operand = Union["Value", "Poison", np.ndarray, jax.Array, float, int]
 

@@ -16,7 +16,7 @@ from lowerbound.run.method import Method
 def assignments(engine: Engine, model: Model) -> int | None:
     """The block of mixture assignments: one discrete variable per row, with components to index."""
     plate = model.data_plate
-    discrete = [b for b in engine.joint.blocks if b.kind == "categorical" and not b.sequential]
+    discrete = [b for b in engine.joint.blocks if b.family.enumerable and not b.sequential]
     if len(discrete) != 1:
         return None
     (block,) = discrete

@@ -21,12 +21,8 @@ from lowerbound.compute.spread import Spread, fetch
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, inputs_of
 from lowerbound.joint.multiaffine import origin_name
-from lowerbound.methods.coordinate.start import centre
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.model import Model
-
-_LOCATED = ("normal", "gaussian", "normal_gamma", "normal_wishart")
-_REAL = (*_LOCATED, "truncated_normal")
-
 
 # Deviations from zero at which the cancellation costs about half of the digits.
 FAR = {np.dtype("float64"): 1000.0, np.dtype("float32"): 3.0}
@@ -54,7 +50,7 @@ def find_origins(
     components arises.
     """
     engine = engine_for(model, np.dtype("float64"), partition, spread=spread)
-    blocks = [b for b in engine.joint.blocks if b.kind in _LOCATED and _alone(engine, b)]
+    blocks = [b for b in engine.joint.blocks if b.family.located and _alone(engine, b)]
     if not blocks:
         return {}
     arrays = engine.prepare(inputs_of(model))
@@ -66,9 +62,8 @@ def find_origins(
             found: dict[str, jax.Array] = {}
             for block in blocks:
                 state, _ = engine.sweep.update(arrays, state, block.number)
-                values = block.unpack(
-                    centre(engine.family.families[block.number], state.means[block.number])
-                )
+                family = engine.family.families[block.number]
+                values = block.unpack(family.centre(state.means[block.number]))
                 found.update({name: values[name] for name in block.layouts})
             return found
 
@@ -88,10 +83,9 @@ def _alone(engine: Engine, block: Block) -> bool:
     """Whether the block enters through its moments, and multiplies no other real-valued block."""
     if any(block.number in s.curved for s in engine.joint.summands):
         return False
-    kinds = {b.number: b.kind for b in engine.joint.blocks}
+    real = {b.number for b in engine.joint.blocks if REAL in b.family.domains}
     return not any(
-        block.number in s.blocks and any(n != block.number and kinds[n] in _REAL for n in s.blocks)
-        for s in engine.joint.summands
+        block.number in s.blocks and s.blocks & real - {block.number} for s in engine.joint.summands
     )
 
 

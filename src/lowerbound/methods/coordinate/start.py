@@ -20,7 +20,6 @@ from jax import Array
 from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine
 from lowerbound.compute.prior_state import curved_blocks, from_prior, narrowed
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
 from lowerbound.joint import Block
 from lowerbound.methods.coordinate.seeds import Seeds, one_of
 
@@ -43,7 +42,7 @@ def start(
         if number in narrow or (number == seeded and how != "random"):
             continue
         family = engine.family.families[number]
-        mean = scattered(family, state.naturals[number], state.means[number], noise)
+        mean = family.scattered(state.naturals[number], state.means[number], noise)
         state = state.replaced(number, state.naturals[number], mean)
     if given:
         state = at_values(engine, state, given, arrays)
@@ -53,7 +52,7 @@ def start(
     elif seeded is not None and how in ("auto", "k-means++", "rows"):
         state = _seeded(engine, arrays, state, chance, seeded, how)
     elif chance.kind is not None:
-        discrete = [b for b in engine.joint.blocks if b.kind == "categorical"]
+        discrete = [b for b in engine.joint.blocks if b.family.enumerable]
         led = follow(engine, arrays, state, discrete)
         state = _selected(chance.kind == 1, led, state)
     return engine.cast_tree(state)  # type: ignore[no-any-return]
@@ -77,7 +76,7 @@ def start_kinds(
     if seeded is not None:
         few = math.prod(engine.family.families[seeded].batch_shape) <= FEW_ROWS
         kinds = [SOFT, HARD, *([PARTED] if few else [])]
-    elif any(b.kind == "categorical" and not b.sequential for b in engine.joint.blocks):
+    elif any(b.family.enumerable and not b.sequential for b in engine.joint.blocks):
         kinds = [SCATTERED, LED]
     return [kinds[number % len(kinds)] for number in range(restarts)]
 
@@ -125,15 +124,11 @@ def chances(
     for start_number, rng in enumerate(np.random.default_rng(seed).spawn(restarts)):
         noise = {}
         for number, family in enumerate(engine.family.families):
-            shapes = family.statistic_shapes()
-            if how == "prior" or family.name not in _NOISE:
-                continue
-            if number == seeded and how != "random":
+            if how == "prior" or (number == seeded and how != "random"):
                 continue  # seeding replaces it
-            name, copies = _NOISE[family.name]
-            shape = (copies, *shapes[name]) if copies > 1 else shapes[name]
-            draw = rng.standard_normal if name == "x" else rng.standard_exponential
-            noise[number] = draw(shape).astype(engine.dtype)
+            own = family.noise(rng)
+            if own is not None:
+                noise[number] = own.astype(engine.dtype)
         rows, uniforms = np.zeros(0, int), np.zeros(0)
         if seeded is not None:
             family = engine.family.families[seeded]
@@ -150,48 +145,6 @@ def chances(
     return stacked
 
 
-# Which statistic gives the noise its shape, and how many copies are needed.
-_NOISE = {
-    "Normal": ("x", 1),
-    "MultivariateNormal": ("x", 1),
-    "Dirichlet": ("log", 1),
-    "Beta": ("log", 2),
-    "Categorical": ("indicator", 1),
-}
-
-
-def scattered(family: ExponentialFamily, natural: Natural, mean: Mean, noise: Array) -> Mean:
-    """Mean parameters moved by chance, to break the symmetry between equal factors."""
-    match family.name:
-        case "Normal":
-            sd = jnp.minimum(jnp.sqrt(jnp.maximum(mean["x2"] - mean["x"] ** 2, 0.0)), 1.0)
-            x = mean["x"] + sd * noise
-            return {"x": x, "x2": x**2 + sd**2}
-        case "MultivariateNormal":
-            x = mean["x"]
-            variance = jnp.diagonal(mean["xx"], axis1=-2, axis2=-1) - x**2
-            sd = jnp.minimum(jnp.sqrt(jnp.maximum(variance, 0.0)), 1.0)
-            x = x + sd * noise
-            outer = x[..., :, None] * x[..., None, :]
-            return {"x": x, "xx": outer + (sd**2)[..., None] * jnp.eye(x.shape[-1], dtype=x.dtype)}
-        case "Dirichlet":
-            return family.mean({"log": jnp.maximum(natural["log"], -0.9) + noise})
-        case "Beta":
-            return family.mean(
-                {
-                    "log": jnp.maximum(natural["log"], -0.9) + noise[0],
-                    "log1m": jnp.maximum(natural["log1m"], -0.9) + noise[1],
-                }
-            )
-        case "Categorical":
-            return {
-                "indicator": jax.nn.one_hot(
-                    jnp.argmax(noise, -1), noise.shape[-1], dtype=noise.dtype
-                )
-            }
-    return mean
-
-
 def at_values(engine: Engine, state: State, given: Mapping[str, Array], arrays: Arrays) -> State:
     """Point statistics at the given site values; a block's other sites keep their means."""
     for block, family in zip(engine.joint.blocks, engine.family.families, strict=True):
@@ -199,7 +152,7 @@ def at_values(engine: Engine, state: State, given: Mapping[str, Array], arrays: 
             continue
         values = {name: jnp.asarray(given[name]) for name in block.sites if name in given}
         if len(values) < len(block.sites):
-            others = block.unpack(centre(family, state.means[block.number]))
+            others = block.unpack(family.centre(state.means[block.number]))
             values = {**others, **values}
         mean = family.statistics({**block.pack(values), **block.constants(arrays)})
         state = state.replaced(block.number, state.naturals[block.number], mean)
@@ -213,15 +166,3 @@ def follow(engine: Engine, arrays: Arrays, state: State, leading: list[Block]) -
         if number not in lead and not engine.joint.blocks[number].sequential:
             state, _ = engine.sweep.update(arrays, state, number)
     return state
-
-
-def centre(family: ExponentialFamily, mean: Mean) -> dict[str, Array]:
-    """A central point value of a joint family, from its mean parameters."""
-    if "power" in mean:  # Normal-Gamma
-        tau = mean["power"]
-        spread = tau.reshape(tau.shape + (1,) * (mean["px"].ndim - tau.ndim))
-        return {"z": tau ** (1.0 / family.power), "x": mean["px"] / spread}  # type: ignore[attr-defined]
-    if "matrix" in mean:  # Normal-Wishart
-        solved = jnp.linalg.solve(mean["matrix"], mean["px"][..., None])[..., 0]
-        return {"z": mean["matrix"], "x": solved}
-    return {"x": mean["x"]}

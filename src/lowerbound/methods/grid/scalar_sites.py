@@ -9,7 +9,9 @@ import jax
 import numpy as np
 
 from lowerbound.cost import numbers_computed
-from lowerbound.joint.derive import domain_of, trace_program
+from lowerbound.joint.derive import trace_program
+from lowerbound.joint.latents import domain_of
+from lowerbound.joint.terms.domain import REAL
 from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.model import Model, Site
 from lowerbound.model.dependence import dependence
@@ -22,16 +24,15 @@ MOST_COMPUTED = 5e9  # operations that such a grid may take
 ASCENT = 10  # steps of a Gaussian at a node that begins at the one beside it
 LOCATIONS = ("loc", "low", "high", "v", "log_factor")  # parameters that set no scale
 SCALES = ("scale", "scale_tril", "covariance_matrix", "precision_matrix", "df")
-SCALAR_DOMAINS = ("real", "positive", "unit", "interval")
 
 
 def scalars_to_condition(model: Model) -> list[str]:
     """Scalar sites that do not enter like a Gaussian: scales (or their logs), shapes, lengths."""
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
-    if all(domain_of(model.latent[n]) != "real" for n in scalars):
+    if all(domain_of(model.latent[n]) is not REAL for n in scalars):
         return scalars
     logs = sole_scales(model)
-    return [n for n in scalars if domain_of(model.latent[n]) != "real" or n in logs]
+    return [n for n in scalars if domain_of(model.latent[n]) is not REAL or n in logs]
 
 
 def scale_setters(model: Model) -> list[str]:
@@ -92,7 +93,7 @@ def is_scalar(site: Site) -> bool:
         site.shape == ()
         and site.support is not None
         and not site.support.is_discrete
-        and domain_of(site) in SCALAR_DOMAINS
+        and domain_of(site).scalar
     )
 
 

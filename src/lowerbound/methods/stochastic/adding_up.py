@@ -20,7 +20,7 @@ def batch_residuals(model: Model, joint: Joint) -> tuple[Residual, ...]:
     for summand in joint.summands:
         for read in summand.reads:
             block = joint.blocks[read.block]
-            wide = block.kind == "free" and len(read.index) > len(block.batch_shape)
+            wide = block.family.free_form and len(read.index) > len(block.batch_shape)
             if read.integral is None and not (wide and block.sites[0] not in model.local):
                 continue
             trees = block.static["trees"] if wide else read.integral.trees

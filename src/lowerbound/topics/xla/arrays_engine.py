@@ -20,18 +20,9 @@ from lowerbound.errors import SettingError
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.inference_steps import BY_DEFAULT, How, Local, Rule
 from lowerbound.topics.xla import cvb0, fused, rules
-from lowerbound.topics.xla.batch import (
-    EACH,
-    WHOLE,
-    Batch,
-    Table,
-    everywhere,
-    over_rows,
-    packed,
-    platform_of,
-    summed,
-)
+from lowerbound.topics.xla.batch import Batch, Table, packed
 from lowerbound.topics.xla.rules import Weights
+from lowerbound.topics.xla.spreading import EACH, WHOLE, everywhere, over_rows, platform_of, summed
 from lowerbound.topics.xla.sums import by_word
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -15,12 +14,10 @@ from lowerbound.compiled import jit
 from lowerbound.compute.devices import ROWS, Placement
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.xla.buckets import buckets, size_class
+from lowerbound.topics.xla.spreading import EACH, WHOLE, everywhere, over_rows, platform_of
 
 SLOTS: Final = {"cpu": 1 << 17, "gpu": 1 << 23}  # places of a table
 PARTS: Final = {"cpu": 8, "gpu": 2}  # into which the documents of a batch fall, at least
-
-EACH: Final = PartitionSpec(ROWS)  # type: ignore[no-untyped-call]
-WHOLE: Final = PartitionSpec()  # type: ignore[no-untyped-call]
 
 
 class Table(NamedTuple):
@@ -39,40 +36,6 @@ class Batch(NamedTuple):
     documents: int
     size: int  # `documents`, rounded up to a power of two
     vocabulary: int
-
-
-def platform_of(where: Placement | None) -> str:
-    """The kind of the devices: "cpu", "gpu", ..."""
-    return jax.default_backend() if where is None else where.platform
-
-
-def over_rows(
-    function: Callable[..., Any], where: Placement | None, inputs: Any, outputs: Any
-) -> Callable[..., Any]:
-    """The function on every device's own rows; specifications are `EACH` and `WHOLE`."""
-    if where is None:
-        return function
-    spread: Callable[..., Any] = jax.shard_map(
-        function, mesh=where.mesh, in_specs=inputs, out_specs=outputs, check_vma=False
-    )
-    return spread
-
-
-def summed(tree: Any, where: Placement | None) -> Any:
-    """The sum over devices, inside `over_rows`."""
-    if where is None:
-        return tree
-    return jax.lax.psum(tree, ROWS)  # type: ignore[no-untyped-call]
-
-
-def everywhere(array: Any, where: Placement | None, dtype: Any) -> jax.Array:
-    """An array whole on every device; one that is there already stays."""
-    if where is None:
-        return jnp.asarray(array, dtype)
-    if isinstance(array, jax.Array) and array.sharding == where.replicated:
-        return array.astype(dtype)
-    placed: jax.Array = where.replicate(np.asarray(array, dtype))
-    return placed
 
 
 def packed(documents: Documents, where: Placement | None, precision: str) -> Batch:

@@ -16,18 +16,9 @@ import numpy as np
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement
 from lowerbound.topics.documents import Documents
-from lowerbound.topics.xla.batch import (
-    EACH,
-    WHOLE,
-    Batch,
-    Table,
-    everywhere,
-    over_rows,
-    packed,
-    platform_of,
-    summed,
-)
+from lowerbound.topics.xla.batch import Batch, Table, packed
 from lowerbound.topics.xla.rules import FLOORS, Task, Weights, solve, started
+from lowerbound.topics.xla.spreading import EACH, WHOLE, everywhere, over_rows, platform_of, summed
 from lowerbound.topics.xla.sums import by_word
 
 SETTLE: Final = (20, 1e-2)  # iterations and tolerance when phi first follows from given topics

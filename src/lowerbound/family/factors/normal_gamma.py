@@ -1,17 +1,16 @@
-"""Joint blocks: a Gaussian together with its precision, as in the paper's appendices A and B."""
+"""A Gaussian together with its precision: the block of the paper's appendix A."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 from numpyro.distributions import Distribution
 
@@ -20,10 +19,10 @@ from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Valu
 from lowerbound.family.factors.gaussian import LOG_TWO_PI
 from lowerbound.family.factors.precision import (
     Gamma,
-    Wishart,
-    bartlett,
     draw_power_of_gamma,
     power_of_gamma,
+    power_text,
+    powers_of,
 )
 from lowerbound.family.numerics import distributions
 from lowerbound.family.numerics.definite import (
@@ -35,8 +34,13 @@ from lowerbound.family.numerics.definite import (
     times_vector,
 )
 from lowerbound.family.numerics.special import gamma_shape, interior
+from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read, same_index
+from lowerbound.joint.blocks.gaussians import factors_of, flattened, matched_axes, read_vector
+from lowerbound.joint.blocks.kind import Scale
+from lowerbound.joint.terms.domain import REAL
+from lowerbound.joint.terms.labelled import Atom, Factor, Index, Label
 
-__all__ = ["NormalGamma", "NormalWishart"]
+__all__ = ["NormalGamma"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,94 @@ class NormalGamma(ExponentialFamily):
     power: float = 1.0
     full: bool = False
 
+    kind: ClassVar[str] = "normal_gamma"
     name: ClassVar[str] = "Normal-Gamma"
+    domains: ClassVar = (REAL,)
+    value: ClassVar[str] = "x"
+    alone: ClassVar[bool] = False
+    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("log", "power", "px", "pxx")
+
+    @classmethod
+    def of_gaussians(cls, group: Gaussians, scale: Scale | None) -> Block | None:
+        """Gaussian sites with a Gamma site of one power in all their terms."""
+        if scale is None or scale.family is not Gamma or len(powers_of(scale.uses)) != 1:
+            return None
+        precision = scale.latent
+        (power,) = powers_of(scale.uses)
+        static: dict[str, Any] = {"power": power, "full": group.full}
+        if not group.full:
+            ((name, layout),) = group.layouts.items()
+            batch = matched_axes(scale, name, layout.shape)
+            if batch is None:
+                return None
+            vector = tuple(a for a in range(len(layout.shape)) if a not in batch)
+            moved = Layout(layout.shape, batch, vector)
+            static["event_shape"] = moved.vector_shape
+            return Block(0, cls, {name: moved}, precision.shape, static, precision.name)
+        if group.batch_shape != precision.shape:
+            # Copies under one shared precision are one longer vector, while it is affordable.
+            longer = None if precision.shape else flattened(group)
+            if longer is None:
+                return None
+            group = longer
+        static["event_shape"] = (group.dimension,)
+        return Block(0, cls, group.layouts, group.batch_shape, static, precision.name)
+
+    @classmethod
+    def raveled(cls, static: Mapping[str, Any]) -> bool:
+        """Where the quadratic form is full."""
+        return bool(static["full"])
+
+    @classmethod
+    def symmetric(cls, static: Mapping[str, Any]) -> tuple[str, ...]:
+        """Tau x x', where the quadratic form is full."""
+        return ("pxx",) if static["full"] else ()
+
+    @classmethod
+    def read(
+        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
+    ) -> list[Read] | None:
+        """Log z, or tau times at most two entries of x."""
+        found = factors_of(block, factors)
+        if found is None or len(found[0]) != 1:
+            return None
+        read = cls._read(block, *found)
+        return None if read is None else [read]
+
+    @classmethod
+    def _read(
+        cls,
+        block: Block,
+        scales: Sequence[Factor[Atom]],
+        gaussians: Sequence[tuple[str, tuple[Index, ...]]],
+    ) -> Read | None:
+        where = scales[0].index
+        name = Gamma.statistic_of(scales[0].atom, block.static)
+        if not gaussians:
+            return None if name is None else Read(block.number, name, (), block.batch_shape, where)
+        if name != "power":
+            return None
+        if block.static["full"]:
+            read = read_vector(block, ("px", "pxx"), gaussians)
+            return read if read and same_index(read.index[: len(where)], where) else None
+        (layout,) = block.layouts.values()
+        places = [layout.split(w) for _, w in gaussians]
+        if not same_index(where, *(batch for batch, _ in places)):
+            return None
+        if not same_index(*(vector for _, vector in places)):
+            return None
+        statistic = ("px", "pxx")[len(gaussians) - 1]
+        shape = (*block.batch_shape, *layout.vector_shape)
+        return Read(block.number, statistic, (), shape, (*where, *places[0][1]))
+
+    @classmethod
+    def text(cls, block: Block, site: str) -> str:
+        """Those of the precision, and its products with x and x^2 (or x x')."""
+        z, x = block.scale or site, " ".join(block.layouts)
+        tau = power_text(z, block.static)
+        square = f"{x} {x}'" if block.static["full"] else f"{x}^2"
+        return f"log {z}, {tau}, {tau} {x}, {tau} {square}"
 
     def __post_init__(self) -> None:
         if self.full and len(self.event_shape) != 1:
@@ -214,121 +304,7 @@ class NormalGamma(ExponentialFamily):
             natural["pxx"] = natural["pxx"] * jnp.eye(self.size, dtype=float)
         return natural
 
-
-@dataclass(frozen=True)
-class NormalWishart(ExponentialFamily):
-    """x given L is Normal(m, (kappa L)^-1) in `dim` dimensions; L is Wishart: q(mu, Lambda).
-
-    The block of app:cavi. L (the value z) has density proportional to
-    |L|^(a - (D+1)/2) exp(-tr(B L)). Statistics: matrix = L, logdet = log|L|, px = L x,
-    xpx = x' L x. Natural: matrix = -B - kappa m m'/2, logdet = a - D/2, px = kappa m,
-    xpx = -kappa/2.
-    """
-
-    dim: int
-
-    name: ClassVar[str] = "Normal-Wishart"
-    statistic_names: ClassVar[tuple[str, ...]] = ("matrix", "logdet", "px", "xpx")
-
-    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of L, log|L|, L x and x' L x."""
-        batch, d = self.batch_shape, self.dim
-        return {"matrix": (*batch, d, d), "logdet": batch, "px": (*batch, d), "xpx": batch}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """L, log|L|, L x and x' L x."""
-        matrix, x = symmetric(values["z"]), values["x"]
-        px = times_vector(matrix, x)
-        logdet = log_determinant(jnp.linalg.cholesky(matrix))
-        return {"matrix": matrix, "logdet": logdet, "px": px, "xpx": jnp.sum(x * px, axis=-1)}
-
-    def _split(self, natural: Mapping[str, Array]) -> tuple[Natural, Array, Array]:
-        """Natural parameters of the Wishart marginal of L, then m and kappa."""
-        kappa = -2 * natural["xpx"]
-        px = natural["px"]
-        m = px / kappa[..., None]
-        matrix = symmetric(natural["matrix"]) + px[..., :, None] * m[..., None, :] / 2
-        return {"matrix": symmetric(matrix), "logdet": natural["logdet"] - 0.5}, m, kappa
-
-    @property
-    def _leaf(self) -> Wishart:
-        return Wishart(self.batch_shape, self.dim)
-
-    def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
-        """A = log Gamma_D(a) - a log|B| + D log(2 pi / kappa)/2."""
-        wishart, _, kappa = self._split(natural)
-        gaussian = self.dim * (LOG_TWO_PI - jnp.log(kappa)) / 2
-        return self._leaf.log_normalizer(wishart) + gaussian
-
-    def mean(self, natural: Mapping[str, Array]) -> Mean:
-        """E L = a B^-1, E log|L|, (E L) m, and m' (E L) m + D/kappa."""
-        wishart, m, kappa = self._split(natural)
-        leaf = self._leaf.mean(wishart)
-        px = times_vector(leaf["matrix"], m)
-        return {**leaf, "px": px, "xpx": jnp.sum(m * px, axis=-1) + self.dim / kappa}
-
-    def natural(self, mean: Mapping[str, Array]) -> Natural:
-        """Invert m = (E L)^-1 E L x, D/kappa = E x' L x - m' E L x, and the Wishart."""
-        px = mean["px"]
-        cholesky = jnp.linalg.cholesky(symmetric(mean["matrix"]))
-        m = jax.scipy.linalg.cho_solve((cholesky, True), px[..., None])[..., 0]
-        kappa = self.dim / (mean["xpx"] - jnp.sum(m * px, axis=-1))
-        leaf = self._leaf.natural(mean)
-        outer = kappa[..., None, None] * m[..., :, None] * m[..., None, :]
-        return {
-            "matrix": leaf["matrix"] - outer / 2,
-            "logdet": leaf["logdet"] + 0.5,
-            "px": kappa[..., None] * m,
-            "xpx": -kappa / 2,
-        }
-
-    def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
-        """Entropy of L plus that of x given L: however large m is, nothing cancels."""
-        wishart, _, kappa = self._split(natural)
-        conditional = self.dim * (LOG_TWO_PI + 1 - jnp.log(kappa)) - mean["logdet"]
-        return self._leaf.entropy(wishart, mean) + conditional / 2
-
-    def sample(
-        self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
-    ) -> Values:
-        """Draws of L by Bartlett's decomposition, then of x given L."""
-        z_key, x_key = jax.random.split(key)
-        wishart, m, kappa = self._split(natural)
-        a = self._leaf._shape(wishart)
-        factor = bartlett(z_key, a, self.dim, shape + self.batch_shape)
-        cholesky = jnp.broadcast_to(jnp.linalg.cholesky(-wishart["matrix"]), factor.shape)
-        half = solve_triangular(cholesky, factor, lower=True, trans=1) / math.sqrt(2)
-        noise = jax.random.normal(x_key, factor.shape[:-1], m.dtype)
-        # half' ^-1 noise has covariance L^-1; half'^-1 = sqrt(2) C T'^-1
-        noise = solve_triangular(factor, noise[..., None], lower=True, trans=1)
-        x = m + times_vector(cholesky, noise[..., 0]) * jnp.sqrt(2 / kappa)[..., None]
-        return {"z": half @ jnp.swapaxes(half, -1, -2), "x": x}
-
-    def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
-        """The same kappa and Wishart about m + origin: x' L x expands into the other statistics."""
-        px, xpx = natural["px"], natural["xpx"]
-        outer = (xpx[..., None] * origin - px)[..., :, None] * origin[..., None, :]
-        matrix = natural["matrix"] + symmetric(outer)
-        moved = px - 2 * xpx[..., None] * origin
-        return {"matrix": matrix, "logdet": natural["logdet"], "px": moved, "xpx": xpx}
-
-    def marginals(self, natural: Mapping[str, Array]) -> dict[str, Distribution]:
-        """L Wishart; x a multivariate Student t with 2a - D + 1 degrees of freedom."""
-        wishart, m, kappa = self._split(natural)
-        dof = 2 * self._leaf._shape(wishart) - self.dim + 1
-        spread = jnp.sqrt(2 / (kappa * dof))[..., None, None]
-        scale_tril = spread * jnp.linalg.cholesky(-wishart["matrix"])
-        x = dist.MultivariateStudentT(dof, m, scale_tril)
-        return {**self._leaf.marginals(wishart), "x": x}
-
-    def in_domain(self, natural: Mapping[str, Array]) -> Array:
-        """Weight kappa > 0, a > (D - 1)/2 and B positive definite."""
-        wishart, m, _ = self._split(natural)
-        finite = jnp.all(jnp.isfinite(m), axis=-1)
-        return finite & (natural["xpx"] < 0) & self._leaf.in_domain(wishart)
-
-    def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
-        """L Wishart with D + 1 degrees of freedom and mean I; x standard normal given L = I."""
-        leaf = self._leaf.default()
-        rest = self._full({"px": 0.0, "xpx": -0.5})
-        return {"matrix": leaf["matrix"], "logdet": leaf["logdet"] + 0.5, **rest}
+    def centre(self, mean: Mapping[str, Array]) -> Values:
+        """The precision at its mean, and x at its mean given that."""
+        tau = mean["power"]
+        return {"z": tau ** (1.0 / self.power), "x": mean["px"] / self._expand(tau)}

@@ -1,0 +1,37 @@
+"""One clean density per distribution: what a template is.
+
+NumPyro's own `log_prob` hides the algebra behind numerical guards (clips, where, is_finite), so the
+density is stated once, as on paper, in the arithmetic of `Value`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.value import Operand
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Template:
+    """How to read a distribution's parameters, and its log density in them.
+
+    `density(x, **parameters)` has the shape of `log_prob(x)`; parameters that are strings choose
+    among its forms.
+    """
+
+    parameters: Callable[[Any], dict[str, Array]]
+    density: Callable[..., Operand]
+    # Parameters that are constants of the factor of a latent site, with their names there.
+    constants: tuple[tuple[str, str], ...] = ()
+    tolerance: float = 1e-9  # relative, to which NumPyro's own density is this formula
+
+
+def fields(*names: str) -> Callable[[Any], dict[str, Array]]:
+    """Parameters that the distribution has under their names."""
+    return lambda distribution: {name: getattr(distribution, name) for name in names}
