@@ -4,10 +4,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.scipy.special import logsumexp
 
 from lowerbound.ascent.gaussian_step import CONVERGED, begin
 from lowerbound.bound.draws import cubature
 from lowerbound.compute.threads import one_thread
+from lowerbound.errors import ConvergenceWarning
+from lowerbound.methods.gaussian.climbing import climbs
 from lowerbound.methods.gaussian.climbing.together import side_by_side
 from lowerbound.run.walking import ended
 from tests.methods.gaussian.runs import fitted
@@ -70,3 +73,23 @@ def test_threads_are_as_before_after_a_fit():
     with one_thread():
         assert set(threads()) <= {1}
     assert threads() == before
+
+
+def many_places():
+    """Six modes, the better the farther to the right."""
+    m = numpyro.sample("m", dist.Normal(0.0, 6.0))
+    places = 3.0 * np.arange(-3.0, 3.0) + 1.5
+    heights = dist.Normal(places, 0.3).log_prob(m) + 2.0 * np.arange(6)
+    numpyro.factor("y", logsumexp(heights))
+
+
+def test_a_best_place_that_few_starts_have_seen_is_not_called_the_best_in_want_of_time(monkeypatch):
+    assert fitted(many_places).converged
+    monkeypatch.setattr(climbs, "BEGUN", -1.0)
+    why = "may take: most starts came elsewhere, others were not looked at"
+    with pytest.warns(ConvergenceWarning, match=why):
+        run = fitted(many_places)
+    assert not run.converged
+    reasons = [one.reason for one in run.restarts]
+    assert reasons.count("stopped: elsewhere, and there was no time to look further") > 4
+    assert np.isfinite(run.elbo)

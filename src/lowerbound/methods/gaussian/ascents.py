@@ -26,7 +26,13 @@ from lowerbound.methods.gaussian.centring import (
     plan_note,
     sites_to_try,
 )
-from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
+from lowerbound.methods.gaussian.climbing.climbs import (
+    Start,
+    begin_climbs,
+    best_of,
+    is_hurried,
+    start_of,
+)
 from lowerbound.methods.gaussian.climbing.over_draws import LIMIT
 from lowerbound.methods.gaussian.reached import Reached, Rooted, table
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod, dimension
@@ -69,6 +75,9 @@ class GaussianAscent(Walking[Reached]):
         found = reached.measured(self.problem.seed)
         if found.width < 1.0:
             stop = self.stopped(reason(found.width))
+        elif stop.converged and is_hurried(reached.starts):
+            hurry = f"{allowance().reason}: most starts came elsewhere, others were not looked at"
+            stop = Stop(False, hurry, allowance().remedy(self.method.code))
         yield Standing(replace(reached, known=found), stop=stop)
 
     def answer(self, place: Reached, trace: Trace, stop: Stop) -> Answer:

@@ -21,7 +21,7 @@ from lowerbound.methods.gaussian.climbing.starts import (
     improper,
     starting_points,
 )
-from lowerbound.methods.gaussian.climbing.together import Climb
+from lowerbound.methods.gaussian.climbing.together import HURRIED, Climb, stopped
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
 from lowerbound.run.walking import ended
@@ -53,6 +53,7 @@ _ENDS = (
     "stopped: no step raises the ELBO",
     "stopped: far below others",
     "stopped: joined another start",
+    "stopped: elsewhere, and there was no time to look further",
 )  # by status
 
 
@@ -68,13 +69,25 @@ def begin_climbs(
     climbs = _believed(target, method, climbs, seed, diagonal)
     best = max(one.elbo for one in climbs)
     there = [one for one in climbs if one.elbo > best - ONE_MODE]
-    if again and len(there) < len(climbs) / 2 and allowance().spent < BEGUN:
+    alone = len(there) < len(climbs) / 2
+    if again and alone and allowance().spent >= BEGUN:
+        climbs = [one if one in there else _hurried(one) for one in climbs]
+    elif again and alone:
         more = _highest(target, method, [abs(seed), 1], centred=False)
         known = [one.state for one in climbs]
         climbs += yield from _best(climb(target, more, diagonal, best), known)
         climbs = _believed(target, method, climbs, seed, diagonal)
     check_proper(target, best_of(climbs).state)
     return climbs
+
+
+def _hurried(one: Climb) -> Climb:
+    return replace(one, state=stopped(one.state, HURRIED))
+
+
+def is_hurried(starts: Sequence[Start]) -> bool:
+    """Whether most starts came elsewhere, and there was no time for others."""
+    return any(one.reason == _ENDS[HURRIED] for one in starts)
 
 
 def best_of(climbs: Sequence[Climb]) -> Climb:

@@ -11,7 +11,8 @@ from lowerbound.ascent.gaussian_step import CONVERGED, RUNNING, SETTLED, Ascent,
 from lowerbound.bound.fixed_draws import averaged, points
 from lowerbound.cost import allowance
 
-LEFT_BEHIND, JOINED = 4, 5  # the status of an ascent stopped for others: below them, or with them
+# The status of an ascent stopped for others: below them, with them, or elsewhere in want of time.
+LEFT_BEHIND, JOINED, HURRIED = 4, 5, 6
 
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Sieve = Callable[[list[Ascent]], list[Ascent]]
