@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import lowerbound as lb
 from lowerbound.topics import inference, one_run, outcome
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
 from lowerbound.topics.looks import watch
-from lowerbound.topics.looks.completion import hold_out
+from lowerbound.topics.looks.completion import HeldOut, hold_out
 from lowerbound.topics.looks.watch import Watch
 from lowerbound.topics.native import library
 from lowerbound.topics.native.threaded import NativeEngine
@@ -394,3 +395,27 @@ def test_the_standard_error_is_that_of_the_estimate():
     assert np.mean(estimates) == pytest.approx(
         sum(whole.values()), abs=6 * np.std(estimates) / np.sqrt(200)
     )
+
+
+def test_an_interrupted_run_is_answered_after_its_last_whole_pass(monkeypatch):
+    score, seen = HeldOut.score, []
+
+    def pressed(self, *given):
+        seen.append(given)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return score(self, *given)
+
+    held = documents()
+    monkeypatch.setattr(HeldOut, "score", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        made(held, "svi", validation=MANY)
+    seen.clear()
+    with lb.interruptible():
+        found = made(held, "svi", validation=MANY)
+    assert (found.passes, found.converged) == (3.0, False)
+    assert found.reason == "interrupted after pass 3"
+    monkeypatch.undo()
+    shorter = made(held, "svi", validation=MANY, passes=3)
+    np.testing.assert_array_equal(found.topics, shorter.topics)
+    np.testing.assert_array_equal(found.history.elbo, shorter.history.elbo)

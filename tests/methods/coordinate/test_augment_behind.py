@@ -218,11 +218,13 @@ def test_student_errors_around_assigned_centres_have_proper_weights():
 # Minibatches
 
 
-def batch_of_all(model, *args, init, augment=None):
+def batch_of_all(model, *args, init, augment):
     """One step of size 1 on all rows."""
-    method = lb.SVI(batch_size=len(args[0]), steps=1, delay=1.0, forgetting=0.7, monitor=None,
-                    init=init, augment=augment)  # fmt: skip
-    return lb.fit(model, *args, method=method)
+    given = lb.Details(init=init)
+    method = lb.SVI(
+        batch_size=len(args[0]), steps=1, delay=1.0, forgetting=0.7, monitor=None, details=given
+    )
+    return lb.fit(model, *args, method=lb.Augmented(augment, method))
 
 
 def test_a_full_batch_of_step_one_is_the_coordinate_update():

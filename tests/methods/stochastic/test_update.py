@@ -9,6 +9,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound import errors
+from lowerbound.rewrite.augment import augmented
 from tests.run.models import clusters, grouped, groups, level, line, mixture, regression
 
 WHOLE = lb.Memoized(batch_size=40)
@@ -124,6 +125,31 @@ def test_the_new_fit_answers_like_any_other(rows):
     x_new = np.ones((4, 2))
     assert fit.predictive(x_new, draws=10)["y"].shape == (10, 4)
     assert set(fit.posterior) == {"tau", "beta"}
+
+
+def logistic(x, y=None):
+    beta = numpyro.sample("beta", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.Bernoulli(logits=x @ beta), obs=y)
+
+
+def test_an_augmented_fit_goes_on_as_the_program_that_was_given():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = (rng.random(60) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
+    method = lb.Augmented({"y": "polya-gamma"}, lb.CAVI())
+    first = lb.fit(logistic, x[:20], y[:20], method=method)
+    fit = lb.update(lb.update(first, x[20:40], y[20:40]), x[40:], y[40:])
+    assert fit.function is logistic
+    assert fit.augment == {"y": "polya-gamma"}
+    assert set(fit.posterior) == {"beta"}
+    assert set(fit.predictive(x[:3], draws=5)) == {"y"}
+    # The numbers are those of the augmented program, fitted as it is.
+    other = lb.fit(augmented(logistic, {"y": "polya-gamma"}), x[:20], y[:20], method=lb.CAVI())
+    other = lb.update(lb.update(other, x[20:40], y[20:40]), x[40:], y[40:])
+    np.testing.assert_array_equal(fit.mean("beta"), other.mean("beta"))
+    assert fit.elbo == other.elbo
+    assert (fit.sd("beta") < first.sd("beta")).all()
 
 
 # --------------------------------------------------------------------------------------------------

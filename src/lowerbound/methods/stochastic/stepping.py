@@ -109,14 +109,12 @@ class Stepping(OnBatches[Run]):
         """Why the run is over after an evaluation: the gain is small, or the steps are over."""
         method, values, limit = self.method, state.watched, self.clock.limit
         if method.least_gain > 0 and len(values) > PATIENCE:
-            gain = (values[-1] - values[-1 - PATIENCE]) / max(abs(values[-1]), 1e-12)
-            if values[-1] - values[-1 - PATIENCE] <= method.least_gain * max(
-                abs(values[-1]), 1e-12
-            ):
+            gain, size = values[-1] - values[-1 - PATIENCE], max(abs(values[-1]), 1e-12)
+            if gain <= method.least_gain * size:
                 what = "held-out log predictive" if self.judged else "noisy ELBO"
                 return Stop(
                     True,
-                    f"relative gain {gain:.1e} of the {what} over the last {PATIENCE} "
+                    f"relative gain {gain / size:.1e} of the {what} over the last {PATIENCE} "
                     f"evaluations, at step {state.done}, is within the tolerance "
                     f"{method.least_gain:g}",
                 )
