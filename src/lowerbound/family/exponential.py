@@ -85,6 +85,18 @@ class ExponentialFamily(Kind, abc.ABC):
     def default(self, extras: Mapping[str, Array] | None = None) -> Natural:
         """A proper, spread-out member of the family."""
 
+    def log_measure(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Log h(z): 0 on the support, and -inf outside of it where bounds say so."""
+        return jnp.zeros(())
+
+    def log_prob(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Log q(z) = <natural, t(z)> - A(natural) + log h(z), shape of the draws + `batch_shape`.
+
+        The values may have axes of draws in front.
+        """
+        affine = self.inner(natural, self.statistics(values)) - self.log_normalizer(natural)
+        return affine + self.log_measure(natural, values)
+
     def inner(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
         """The inner product <natural, mean> of each batch element, shape `batch_shape`."""
         batch = len(self.batch_shape)

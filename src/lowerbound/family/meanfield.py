@@ -57,6 +57,24 @@ class MeanField:
         drawn: dict[str, Array] = self._compiled(("sample", shape), draw)(naturals, key)
         return drawn
 
+    def log_prob(self, naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:
+        """Log q(z) = sum_j log q_j(z_j) of draws; discrete sites are indices, as in `sample`.
+
+        Elements that the program masks out count with the factor that they are drawn from.
+        """
+
+        def density(naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:
+            total = jnp.zeros(())
+            for block, family, natural in zip(self.blocks, self.families, naturals, strict=True):
+                packed = jax.vmap(block.pack)({site: values[site] for site in block.sites})
+                each = family.log_prob(natural, packed)
+                total = total + each.sum(axis=tuple(range(1, each.ndim)))
+            return total
+
+        own = {site: jnp.asarray(values[site]) for block in self.blocks for site in block.sites}
+        found: Array = self._compiled("log_prob", density)(naturals, own)
+        return found
+
     def _compiled(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, jitted once for all fits that share this family."""
 

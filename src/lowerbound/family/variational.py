@@ -28,6 +28,14 @@ class Variational(Protocol):
         """The marginal density of one site under q, as a NumPyro distribution."""
         ...
 
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(z) of draws (S,): values of all sites as `sample` gives them, of shape (S, ...).
+
+        It is the density of what `sample` draws: of real sites on their own scales, times the
+        probability of discrete ones; of auxiliary weights relative to their base law.
+        """
+        ...
+
 
 class Inner(Protocol):
     """The best q(z | theta) at given scalars theta; all of it can be traced and mapped."""

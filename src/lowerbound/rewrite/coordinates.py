@@ -140,6 +140,23 @@ class Coordinates:
         """The vector u of given values of all latent sites."""
         return self._inverse(self._run(data, handlers.substitute(data=dict(values))), data)
 
+    def placed(self, values: Mapping[str, Array], data: Mapping[str, Any]) -> tuple[Array, Array]:
+        """The vector u of given values of all latent sites, and log |dz/du| there."""
+        if len(self.supports) == len(self.shapes):
+            maps = {name: biject_to(support) for name, support in self.supports.items()}
+        else:
+            messages = self._run(data, handlers.substitute(data=dict(values)))
+            maps = {name: self._bijection(messages[name], data) for name in self.shapes}
+        parts = {name: maps[name].inv(values[name]) for name in self.shapes}
+        volume = sum(
+            (
+                jnp.sum(maps[name].log_abs_det_jacobian(part, values[name]))
+                for name, part in parts.items()
+            ),
+            start=jnp.zeros(()),
+        )
+        return jnp.concatenate([jnp.ravel(part) for part in parts.values()]), volume
+
     def prior(self, normal: Array, data: Mapping[str, Any]) -> Array:
         """A vector u that the prior makes likely, for a standard normal vector; 0: its median.
 

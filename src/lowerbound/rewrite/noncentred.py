@@ -53,6 +53,13 @@ class Affine:
         scale = jnp.broadcast_to(self.scale, (*centred.shape, centred.shape[-1]))
         return jax.scipy.linalg.solve_triangular(scale, centred[..., None], lower=True)[..., 0]
 
+    def log_abs_det_jacobian(self, part: Any, value: Any) -> Array:
+        """Log |dz/du|, entry by entry or by matrix."""
+        if not self.matrix:
+            return jnp.broadcast_to(jnp.log(jnp.abs(self.scale)), jnp.shape(value))
+        scale = jnp.diagonal(self.scale, axis1=-2, axis2=-1)
+        return jnp.broadcast_to(jnp.log(jnp.abs(scale)), jnp.shape(value))
+
 
 def location_scale(base: Distribution) -> Affine:
     """The location and the scale of a distribution without wrappers."""

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
+from jax.scipy.ndimage import map_coordinates
 from jax.scipy.special import logsumexp
 from numpyro.distributions import (
     CategoricalLogits,
@@ -66,8 +67,7 @@ class Conditioned:
         ) -> dict[str, Array]:
             first, second = jax.random.split(key)
             place, nodes = _places(parameters["log_weights"], first, math.prod(shape))
-            if place.shape[1] > 1 and jax.tree.leaves(parameters["inner"]):
-                # Nodes lie far apart here: functions of theta and z need the theta of z's own node.
+            if _at_nodes(parameters):
                 place = jnp.stack(jnp.unravel_index(nodes, parameters["log_weights"].shape), -1)
             t = parameters["first"] + parameters["spacing"] * place
             values = self._values(transforms, parameters["origin"] + t @ parameters["axes"].T)
@@ -92,6 +92,49 @@ class Conditioned:
 
         drawn: dict[str, Array] = self._run(("sample", shape), draw, parameters, key)
         return drawn
+
+    def log_prob(self, parameters: Mapping[str, Any], values: Mapping[str, Array]) -> Array:
+        """Log q(theta) + log q(z | theta) of draws.
+
+        Of one scalar, or of scalars alone: the density of the draws, exactly, which is constant in
+        each cell between nodes; z is given the node that a draw of this theta takes. Of several
+        scalars with others given them, whose draws are nodes: the spline through log weights over
+        the volume of a cell, which integrates to one as far as the nodes sum to it, and z given
+        the nearest node. -inf beyond the nodes.
+        """
+
+        def density(
+            transforms: tuple[Transform, ...],
+            parameters: Mapping[str, Any],
+            values: Mapping[str, Array],
+        ) -> Array:
+            scalars = [values[site] for site in self.sites]
+            parts = [t.inv(value) for t, value in zip(transforms, scalars, strict=True)]
+            triples = zip(transforms, parts, scalars, strict=True)
+            volume = sum(t.log_abs_det_jacobian(u, value) for t, u, value in triples)
+            u = jnp.stack(parts, axis=-1) - parameters["origin"]
+            t = jnp.linalg.solve(parameters["axes"], u[..., None])[..., 0]
+            place = (t - parameters["first"]) / parameters["spacing"]
+            volume += jnp.linalg.slogdet(parameters["axes"])[1]
+            volume += jnp.sum(jnp.log(parameters["spacing"]))
+            found = _density_at_nodes if _at_nodes(parameters) else _density_in_cells
+            log_density, nodes = found(parameters["log_weights"], place)
+            nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
+
+            def rest(node: Array, values: Mapping[str, Array]) -> Array:
+                own = jax.tree.map(lambda a: a[node], parameters["inner"])
+                one = {name: value[None] for name, value in values.items()}
+                return self.inner.log_prob(own, one).reshape(())
+
+            others = {name: v for name, v in values.items() if name not in self.sites}
+            numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(parameters["inner"])) + 1
+            together = max(1, NUMBERS_AT_ONCE // numbers)
+            given = mapped(rest, nodes, others, most=together, what="one draw")
+            return log_density - volume + given
+
+        own = {name: jnp.asarray(value) for name, value in values.items()}
+        found: Array = self._run("log_prob", density, parameters, own)
+        return found
 
     def moments(self, parameters: Mapping[str, Any], site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise, by sums over the nodes."""
@@ -203,10 +246,7 @@ def _places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
     quantile of their laws: the node is always one beside the place.
     """
     k, refined = log_weights.ndim, REFINED[log_weights.ndim]
-    fine = log_weights
-    for axis, size in enumerate(log_weights.shape):
-        matrix = _spline(size, refined, centres=True)
-        fine = jnp.moveaxis(jnp.tensordot(matrix, fine, axes=(1, axis)), 0, axis)
+    fine = _refined(log_weights, refined, centres=True)
     tables = [jnp.exp(log_weights), jnp.exp(fine - fine.max())]
     steps = [
         [jnp.cumsum(t.sum(axis=tuple(range(axis + 1, k))), axis) for axis in range(k)]
@@ -227,6 +267,69 @@ def _places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
     uniforms = jax.random.uniform(key, (count, k), dtype=float)
     drawn: tuple[Array, Array] = jax.vmap(one)(uniforms)
     return drawn
+
+
+def _at_nodes(parameters: Mapping[str, Any]) -> bool:
+    """Whether draws of theta are nodes: where these are far apart, and others are given them.
+
+    Functions of theta and z then need the theta of z's own node.
+    """
+    return parameters["log_weights"].ndim > 1 and bool(jax.tree.leaves(parameters["inner"]))
+
+
+def _density_in_cells(log_weights: Array, place: Array) -> tuple[Array, Array]:
+    """The log density of what `_places` draws, in units of the grid, and the node of each."""
+    k, refined = log_weights.ndim, REFINED[log_weights.ndim]
+    fine = _refined(log_weights, refined, centres=True)
+    fine = fine - logsumexp(fine)
+    tables = jnp.exp(log_weights), jnp.exp(fine)
+    cell = jnp.floor(place * refined).astype(int)
+    cell = jnp.clip(cell, 0, jnp.asarray(fine.shape) - 1)
+    within = place * refined - cell
+
+    def one(cell: Array, within: Array) -> tuple[Array, Array]:
+        node: tuple[Array, ...] = ()
+        before: tuple[Array, ...] = ()
+        for axis in range(k):
+            weights, masses = (
+                t.sum(axis=tuple(range(axis + 1, k)))[own]
+                for t, own in zip(tables, (node, before), strict=True)
+            )
+            total = jnp.cumsum(masses)
+            below = total[cell[axis]] - masses[cell[axis]]
+            share = (below + within[axis] * masses[cell[axis]]) / total[-1]
+            node = (*node, _quantile(jnp.cumsum(weights), share)[0])
+            before = (*before, cell[axis])
+        return fine[before], jnp.ravel_multi_index(node, log_weights.shape, mode="clip")
+
+    log_mass, nodes = jax.vmap(one)(cell, within)
+    inside = ((place >= 0) & (place <= jnp.asarray(log_weights.shape) - 1)).all(axis=-1)
+    scale = math.log(refined) * sum(size > 1 for size in log_weights.shape)
+    return jnp.where(inside, log_mass + scale, -jnp.inf), nodes
+
+
+def _density_at_nodes(log_weights: Array, place: Array) -> tuple[Array, Array]:
+    """The spline through log weights, in units of the grid, and the nearest node of each place."""
+    refined = REFINED[log_weights.ndim]
+    fine = _refined(log_weights, refined, centres=False)
+    at = tuple(jnp.moveaxis(place * refined, -1, 0))
+    found = map_coordinates(fine, at, order=1, mode="nearest")
+    last = jnp.asarray(log_weights.shape) - 1
+    # Nodes lie within rounding of themselves.
+    inside = ((place >= -1e-6) & (place <= last + 1e-6)).all(axis=-1)
+    nearest = jnp.clip(jnp.round(place).astype(int), 0, last)
+    index = tuple(jnp.moveaxis(nearest, -1, 0))
+    nodes = jnp.ravel_multi_index(index, log_weights.shape, mode="clip")
+    return jnp.where(inside, found, -jnp.inf), nodes
+
+
+def _refined(log_weights: Array, refined: int, *, centres: bool) -> Array:
+    """The spline through log weights at finer places along every axis."""
+    fine = log_weights
+    for axis, size in enumerate(log_weights.shape):
+        matrix = _spline(size, refined, centres=centres)
+        fine = jnp.moveaxis(jnp.tensordot(matrix, fine, axes=(1, axis)), 0, axis)
+    return fine
 
 
 def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
@@ -19,6 +21,10 @@ class Nothing:
     ) -> dict[str, Array]:
         """No values."""
         return {}
+
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Of nothing, whatever the draw."""
+        return jnp.zeros(())
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """There is no site to ask for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -34,6 +35,11 @@ class Product:
             **self.exact.sample(parameters["exact"], jax.random.fold_in(key, 1), shape),
         }
         return {name: drawn[name] for name in self.sites}
+
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(g) + log q(z) of draws."""
+        gaussian = self.gaussian.log_prob(parameters["gaussian"], values)
+        return gaussian + self.exact.log_prob(parameters["exact"], values)
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise."""

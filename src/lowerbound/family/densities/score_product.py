@@ -48,6 +48,27 @@ class ScoreProduct:
             drawn = {**drawn, **self.inner.sample(parameters["gaussian"], key, shape)}
         return {name: drawn[name] for name in self.sites}
 
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(z) + log q(u) of draws; discrete sites are indices, as in `sample`."""
+
+        def density(logits: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+            total = jnp.zeros(())
+            for name, array in logits.items():
+                index = values[name][..., None]
+                log_p = jnp.broadcast_to(
+                    jax.nn.log_softmax(array), (*index.shape[:-1], array.shape[-1])
+                )
+                # A count beyond all that q holds has no probability.
+                each = jnp.take_along_axis(log_p, index, -1, mode="fill", fill_value=-jnp.inf)
+                total = total + each.sum(axis=tuple(range(1, each.ndim)))
+            return total
+
+        logits = dict(parameters["logits"])
+        found: Array = self._call("log_prob", density, logits, {n: values[n] for n in logits})
+        if self.inner.coordinates.shapes:
+            found = found + self.inner.log_prob(parameters["gaussian"], values)
+        return found
+
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise; of a discrete one, of its indices."""
         if site in self.inner.coordinates.shapes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -59,6 +59,22 @@ class Summed:
         drawn = {**theta, **self._run("draws", draws, theta, keys)}
         names = self.summation.model.latent
         return {name: drawn[name].reshape(shape + drawn[name].shape[1:]) for name in names}
+
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(theta) + log p(z | x, theta) of draws; discrete sites are indices."""
+        discrete = self.summation.names
+        indices = {name: jnp.asarray(values[name]) for name in discrete}
+        model = self.summation.model
+        theta = {n: jnp.asarray(values[n]) for n in model.latent if n not in discrete}
+
+        def density(weights: Weights, theta: Values, indices: Values, data: Values) -> Values:
+            def one(theta: Values, indices: Values) -> Array:
+                return self.summation.log_prob(weights(theta, data), theta, indices, data)
+
+            return {"z": mapped(one, theta, indices, most=BATCH, what="one draw")}
+
+        given = self._run("log_prob", density, theta, indices)["z"]
+        return self.inner.log_prob(parameters, values) + given
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise."""

@@ -77,18 +77,29 @@ class UnconstrainedGaussian:
         drawn: Array = self._call(("unconstrained", count), draw, parameters, key)
         return drawn
 
-    def log_prob(self, parameters: Parameters, vectors: Array) -> Array:
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(z) = log q(u(z)) - log |dz/du| of draws of the sites, on their own scales."""
+
+        def density(
+            parameters: Parameters, values: Mapping[str, Array], data: Mapping[str, Any]
+        ) -> Array:
+            given = {**data, **parameters.get("given", {})}
+            vectors, volumes = mapped(
+                lambda one: self.coordinates.placed(one, given), values, what="one draw"
+            )
+            return _log_density(parameters, vectors) - volumes
+
+        own = {name: jnp.asarray(values[name]) for name in self.coordinates.shapes}
+        found: Array = self._call("log_prob", density, parameters, own)
+        return found
+
+    def log_prob_unconstrained(self, parameters: Parameters, vectors: Array) -> Array:
         """Log q(u) of the rows of `vectors`."""
 
         def density(parameters: Parameters, vectors: Array, data: Mapping[str, Any]) -> Array:
-            if "band" in parameters:
-                return log_prob_bordered(parameters, vectors)
-            if "own" in parameters:
-                return log_prob_rows(parameters, vectors)
-            found: Array = _law(parameters).log_prob(vectors)
-            return found
+            return _log_density(parameters, vectors)
 
-        found: Array = self._call("log_prob", density, parameters, vectors)
+        found: Array = self._call("log_prob_unconstrained", density, parameters, vectors)
         return found
 
     def constrain(self, parameters: Parameters, vectors: Array) -> dict[str, Array]:
@@ -296,6 +307,16 @@ def _law(parameters: Parameters) -> Distribution:
     if "factor" in parameters:
         return dist.LowRankMultivariateNormal(loc, parameters["factor"], parameters["scale"] ** 2)
     return dist.Normal(loc, parameters["scale"]).to_event(1)
+
+
+def _log_density(parameters: Parameters, vectors: Array) -> Array:
+    """Log q(u) of the rows of `vectors`."""
+    if "band" in parameters:
+        return log_prob_bordered(parameters, vectors)
+    if "own" in parameters:
+        return log_prob_rows(parameters, vectors)
+    found: Array = _law(parameters).log_prob(vectors)
+    return found
 
 
 def _elementwise(transform: Any) -> Any | None:

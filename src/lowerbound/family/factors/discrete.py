@@ -248,6 +248,10 @@ class Multinomial(ExponentialFamily):
         """<natural, mean> with 0 * -inf = 0."""
         return jnp.sum(_weighted(mean["count"], natural["count"]), axis=-1)
 
+    def log_measure(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Log h(x) = -sum_k log x_k!."""
+        return jnp.sum(self.log_base(values["x"]), axis=-1)
+
     def entropy(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
         """The categorical entropy times total, less log total! (relative to h)."""
         total = natural["total"].astype(natural["count"].dtype)
@@ -329,6 +333,10 @@ class Poisson(ExponentialFamily):
     def inner(self, natural: Mapping[str, Array], mean: Mapping[str, Array]) -> Array:
         """<natural, mean> with 0 * -inf = 0."""
         return _weighted(mean["count"], natural["count"])
+
+    def log_measure(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Log h(x) = -log x!."""
+        return self.log_base(values["x"])
 
     def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
         """rate_q log(rate_q / rate_p) - rate_q + rate_p."""

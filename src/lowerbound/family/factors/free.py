@@ -295,6 +295,10 @@ class Free(OfFunctions, ExponentialFamily):
         z = jnp.broadcast_to(z, jnp.broadcast_shapes(z.shape, self.batch_shape))
         return self._at(natural, z, self.support.logs(z)).log_density
 
+    def log_prob(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Log q(z); the constants of the statistics are with the natural parameters."""
+        return self.log_density(natural, values["z"]) - self.log_normalizer(natural)
+
     def _with_moments(self, natural: Mapping[str, Array]) -> tuple[Free, Natural]:
         """The same density with z and z^2 among its statistics."""
         count = len(self.trees)

@@ -103,6 +103,12 @@ class TruncatedNormal(ExponentialFamily):
         at_anchor = t.anchor * (natural["x"] + natural["x2"] * t.anchor)
         return at_anchor + t.log_integral - jnp.log(-2 * natural["x2"]) / 2
 
+    def log_measure(self, natural: Mapping[str, Array], values: Mapping[str, Array]) -> Array:
+        """Nothing outside of the interval."""
+        x = values["x"]
+        inside = (x >= natural["lower"]) & (x <= natural["upper"])
+        return jnp.where(inside, 0.0, -jnp.inf)
+
     def mean(self, natural: Mapping[str, Array]) -> Mean:
         """E x, strictly between the bounds, and E x^2."""
         arguments = self._arguments(natural)

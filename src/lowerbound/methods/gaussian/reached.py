@@ -83,7 +83,7 @@ class Reached(ABC):
         if "factor" in parameters or size <= 2 * target.size:
             key = jax.random.key(draw_seed(seed, MOST_STAGES))
             vectors = np.asarray(family.sample_unconstrained(parameters, key, size))
-            densities = np.asarray(family.log_prob(parameters, jnp.asarray(vectors)))
+            densities = np.asarray(family.log_prob_unconstrained(parameters, jnp.asarray(vectors)))
             return restricted(target(vectors)[0] - densities, why)
         fresh = normal_draws(size, target.size, draw_seed(seed, MOST_STAGES))
         diagonal = "scale" in parameters

@@ -128,6 +128,20 @@ class Summation:
             found |= group.draw(log_weights, own)
         return {name: found[name] for name in self.names}
 
+    def log_prob(
+        self, weights: tuple[Array, ...], latents: Values, indices: Values, data: Values
+    ) -> Array:
+        """Log p(z | x, theta), z as indices of the values of each site."""
+        known = {
+            name: jnp.asarray(self.model.latent[name].support_values)[indices[name]]
+            for name in self.names
+        }
+        densities = self.model.run({**latents, **known}, data)
+        terms = {name for group in self.groups for some in group.by_reach.values() for name in some}
+        at = sum((jnp.sum(densities[name].log_prob()) for name in terms), start=jnp.zeros(()))
+        totals = (jnp.sum(g.totals(w)) for g, w in zip(self.groups, weights, strict=True))
+        return at - sum(totals, start=jnp.zeros(()))
+
     def _weights(
         self, group: Group, latents: Values, args: tuple[Any, ...], kwargs: Values
     ) -> Array:
