@@ -45,7 +45,7 @@ class Fitted:
         alone = [b for b in self.derived.blocks if len(b.sites) == 1 and b.presence is None]
         laws = {b.sites[0]: self.fit.posterior[b.sites[0]] for b in alone}
         with jax.enable_x64(True):
-            data, naturals = dict(self.derived.model.arguments.data), self.fit.state.naturals
+            data, naturals = dict(self.derived.model.arguments.data), self.fit.q.parameters
             each = quickly(partial(_evaluate, self))
             found = [
                 # This generator compiles in half the time of the default one.
@@ -65,7 +65,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Draws as `fit.sample` makes them, and their densities, in one compiled function."""
     values: dict[str, Array] = {}
-    family = fitted.fit.family
+    family = fitted.fit.q.family
     keys = jax.random.split(key, len(family.blocks))
     for block, factor, natural, k in zip(
         family.blocks, family.families, naturals, keys, strict=True
@@ -84,7 +84,7 @@ def _weights(
     NumPyro distributions say of sites that are a factor by themselves, `factors` the same density
     from the family.
     """
-    family, naturals = fitted.fit.family, fitted.fit.state.naturals
+    family, naturals = fitted.fit.q.family, fitted.fit.q.parameters
     statistics = family.statistics(values, arrays)
     total, factors = base_measure(fitted.derived, values), {}
     for block, factor, natural, point in zip(

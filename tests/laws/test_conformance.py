@@ -37,7 +37,7 @@ def test_results_are_double(fitted):
     assert fit.precision == "float64"
     assert fit.history.elbo.dtype == np.float64
     assert isinstance(fit.elbo, float)
-    for leaf in jax.tree.leaves(fit.state):
+    for leaf in jax.tree.leaves(fit.q.parameters):
         assert leaf.dtype == np.float64
     site = next(iter(fit.sites))
     law = fit.posterior[site]

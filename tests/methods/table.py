@@ -33,6 +33,7 @@ OF_RUNS = {
 OF_RESULTS = {
     "draws": "means and sds are those of draws; deterministic sites are drawn",
     "marginals": "`posterior[site]` has these means and sds",
+    "log q": "E_q[log p - log q] is the ELBO, log q is the density of draws",
     "terms": "the ELBO by site sums to the ELBO, the data's term is E_q of their log density",
     "predicts": "draws of new rows",
     "densities": "the log predictive density of new rows sums to one over their outcomes",
@@ -88,6 +89,11 @@ class Way:
         """Whether the fit sees some rows at a time."""
         inner = getattr(self.method, "method", self.method)
         return isinstance(inner, lb.SVI | lb.Memoized) or self.example.streamed
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether scalars are on a grid."""
+        return isinstance(self.method, lb.Given) or self.rung == "conditioned"
 
     def says(self, capability: str) -> str:
         """A cell of the table."""

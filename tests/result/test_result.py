@@ -136,7 +136,7 @@ def test_local_draws_nothing_where_the_means_are_known(mixture_fit, monkeypatch)
     def refuse(*_):
         raise AssertionError("drew from q")
 
-    monkeypatch.setattr(type(fit.family), "sample", refuse)
+    monkeypatch.setattr(type(fit.q.family), "sample", refuse)
     assert fit.local(x[:5])["z"].probs.shape == (5, 3)
 
 

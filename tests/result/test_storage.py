@@ -87,8 +87,8 @@ def test_round_trip_is_bit_identical(case, tmp_path):
     fit = lb.fit(case.model, *args, **kwargs, method=lb.CAVI(max_sweeps=3, tolerance=0.0))
     fit.save(tmp_path / "run.lb")
     again = lb.load(tmp_path / "run.lb", case.model)
-    assert_equal(fit.state, again.state)
-    assert again.family == fit.family
+    assert_equal(fit.q.parameters, again.q.parameters)
+    assert again.q.family == fit.q.family
     assert again.elbo_terms == fit.elbo_terms
 
 
@@ -110,7 +110,7 @@ def test_the_record_of_the_run_is_kept(fit, loaded):
     assert repr(loaded) == repr(fit)
     assert str(loaded.plan) == str(fit.plan)
     assert sum(loaded.elbo_terms.values()) == pytest.approx(loaded.elbo, rel=1e-9)
-    assert loaded.args is None
+    assert loaded.call.args is None
     assert list(loaded.summary().index) == ["pi[0]", "pi[1]", "mu[0]", "mu[1]"]
 
 
@@ -127,7 +127,7 @@ def test_new_data_go_through_the_model(fit, loaded):
 def test_a_loaded_fit_can_be_saved_again(fit, loaded, tmp_path):
     loaded.save(tmp_path / "again.lb")
     again = lb.load(tmp_path / "again.lb", mixture)
-    assert_equal(fit.state, again.state)
+    assert_equal(fit.q.parameters, again.q.parameters)
     np.testing.assert_array_equal(again.log_predictive(NEW), fit.log_predictive(NEW))
 
 
@@ -324,7 +324,7 @@ def test_changed_bytes(path):
     """A changed byte is found, wherever it is, or changes nothing that is read."""
     data = path.read_bytes()
     random = np.random.default_rng(0)
-    expected = lb.load(path, mixture).state
+    expected = lb.load(path, mixture).q.parameters
     for place in random.integers(len(data), size=60):
         changed = bytearray(data)
         changed[place] ^= 1 << int(random.integers(8))
@@ -333,7 +333,7 @@ def test_changed_bytes(path):
             loaded = lb.load(path, mixture)
         except StorageError:
             continue
-        assert_equal(loaded.state, expected)
+        assert_equal(loaded.q.parameters, expected)
 
 
 def test_edited_text(path):

@@ -62,7 +62,7 @@ def assert_same(found, expected):
         assert getattr(found, name) == getattr(expected, name), name
     np.testing.assert_array_equal(found.history.elbo, expected.history.elbo)
     np.testing.assert_array_equal(found.history.held_out, expected.history.held_out)
-    leaves, structure = jax.tree.flatten(found.state)
+    leaves, structure = jax.tree.flatten(found.q.parameters)
     others, other = jax.tree.flatten(expected.state)
     assert structure == other
     for one, two in zip(leaves, others, strict=True):

@@ -32,6 +32,11 @@ class State(NamedTuple):
     naturals: tuple[Natural, ...]
     means: Statistics
 
+    @classmethod
+    def of(cls, family: MeanField, naturals: tuple[Natural, ...]) -> State:
+        """With the means that natural parameters have."""
+        return cls(naturals, family.means(naturals))
+
     def replaced(self, number: int, natural: Natural, mean: Mean) -> State:
         """The state with the parameters of one block replaced."""
         return State(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowerbound.ascent import State
-from lowerbound.family.variational import Variational
+from lowerbound.family.q import Q
 from lowerbound.result.posterior import History, Restart
 
 
@@ -21,10 +20,15 @@ class Stop:
     def __str__(self) -> str:
         return f"{'converged' if self.converged else 'stopped'}: {self.text}"
 
+    @classmethod
+    def read(cls, converged: bool, reason: str) -> Stop:
+        """What a record of its text says."""
+        return cls(converged, reason.removeprefix("converged: ").removeprefix("stopped: "))
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Q with its bound, whatever the method.
+    """q(z) with its bound, whatever the method.
 
     error: the standard error of `elbo`; 0 where it is exact. terms: the bound by site, where the
     run has found it. parameters: those of `numpyro.param`, maximised. notes: what the run has
@@ -32,8 +36,7 @@ class Answer:
     global ones alone.
     """
 
-    family: Variational
-    state: State
+    q: Q
     elbo: float
     history: History
     restarts: tuple[Restart, ...]

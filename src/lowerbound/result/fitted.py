@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.ascent import State
@@ -15,10 +14,11 @@ from lowerbound.compute.engine import engine_for
 from lowerbound.cost import check_fits
 from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.variational import Variational
+from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.model.supports import support_record
+from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.local_rows import local_factors
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
@@ -40,52 +40,107 @@ if TYPE_CHECKING:
 MOMENT_DRAWS = 10_000  # for moments of deterministic sites
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What was fitted, and how: the program, its arguments, method, seed, and software."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] | None  # None when loaded without the data
+    kwargs: dict[str, Any]
+    method: str
+    seed: int
+    versions: dict[str, str]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """A fitted variational density q(z), with everything needed to use and judge it.
 
-    elbo: the evidence lower bound (eq:elbo) in nats, full data, all constants.
-    history: ELBO and seconds, one value per sweep. restarts: one record per restart.
-    converged, stop_reason: whether and why the run stopped. plan: what `explain` printed.
-
-    `coin` is the program in the example of `lb.fit`, `y` its data.
-
-    >>> fit = lb.fit(coin, y)
-    >>> print(fit)
-    Fit of coin by CAVI(): ELBO -2.99573 nats, converged after 2 sweeps
-      converged: relative change 0.0e+00 of the ELBO in sweep 2 is within the tolerance 1e-08
-      p: Beta, shape ()
-    >>> float(fit.mean("p").round(3)), float(fit.sd("p").round(3))
-    (0.667, 0.178)
-    >>> fit.sample(100, seed=0)["p"].shape
-    (100,)
+    elbo: the evidence lower bound (eq:elbo) in nats, full data, all constants; `elbo_error` is its
+    standard error, 0 where it is exact. history: ELBO and seconds, one value per sweep. restarts:
+    one record per restart. converged, stop_reason: whether and why the run stopped. plan: what
+    `explain` printed; notes: what the run has found that no plan could know. parameters: those of
+    `numpyro.param`. q: the density itself, with `sample`, `moments`, `marginal` and `log_prob`.
     """
 
-    elbo: float
-    history: History
-    restarts: tuple[Restart, ...]
-    converged: bool
-    stop_reason: str
+    answer: Answer
+    stop: Stop
     plan: Plan
-    method: str
-    seed: int
-    versions: dict[str, str]
-    precision: str
-    state: State
-    family: Variational
-    function: Callable[..., Any]
-    args: tuple[Any, ...] | None  # None when loaded without the data
-    kwargs: dict[str, Any]
+    call: Call
     sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
-    blocks: Any = None
     saved: Saved | None = None  # what the file of a loaded fit holds of its call
-    elbo_error: float = 0.0  # standard error of `elbo`; 0 when it is exact
-    whole: bool = True  # False: `args` are some of the rows, and the factors the global ones alone
-    terms: dict[str, float] | None = None  # the ELBO by site, where a run has found it
-    plate: str | None = None  # the plate of the rows, where it was chosen
-    parameters: dict[str, Any] = field(default_factory=dict)  # maximised: arrays, or trees of them
-    augment: dict[str, str] | None = None  # the sites that were augmented, and how
-    notes: tuple[str, ...] = ()  # what the run has found that no plan could know
+
+    # -- the record -------------------------------------------------------------------------------
+
+    @property
+    def q(self) -> Q:
+        """The density of all sites together."""
+        return self.answer.q
+
+    @property
+    def elbo(self) -> float:
+        """The evidence lower bound (eq:elbo)."""
+        return self.answer.elbo
+
+    @property
+    def elbo_error(self) -> float:
+        """The standard error of `elbo`; 0 where it is exact."""
+        return self.answer.error
+
+    @property
+    def history(self) -> History:
+        """ELBO and seconds on the way."""
+        return self.answer.history
+
+    @property
+    def restarts(self) -> tuple[Restart, ...]:
+        """What happened in every restart."""
+        return self.answer.restarts
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run has converged."""
+        return self.stop.converged
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run stopped."""
+        return str(self.stop)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the program, maximised: arrays, or trees of them."""
+        return self.answer.parameters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the run has found that no plan could know."""
+        return self.answer.notes
+
+    @property
+    def precision(self) -> str:
+        """That of the factors."""
+        return self.answer.precision
+
+    @property
+    def method(self) -> str:
+        """The method, as code."""
+        return self.call.method
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.call.seed
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Those of the software."""
+        return self.call.versions
+
+    @property
+    def whole(self) -> bool:
+        """Whether q has the local sites of all rows; else it has the global ones alone."""
+        return self.answer.rows is None
 
     # -- the posterior ----------------------------------------------------------------------------
 
@@ -94,7 +149,7 @@ class Fit:
         """Q of each latent site: `fit.posterior["mu"]` is a NumPyro distribution."""
         local = [row.site for row in self.plan.rows if row.site not in self.sites]
         names = tuple(self.sites)
-        return Posterior(self.family, self.state.naturals, names, tuple(local), self.whole)
+        return Posterior(self.q, names, tuple(local), self.whole)
 
     def mean(self, site: str) -> np.ndarray:
         """The mean of a site under q (exact for latent sites, else from draws)."""
@@ -113,15 +168,8 @@ class Fit:
                 known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
                 raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
             return draws[site].mean(axis=0), draws[site].std(axis=0)
-        with jax.enable_x64(True):
-            values = self.sites[site]["support_values"]
-            if values is not None:
-                law = self.family.marginal(self.state.naturals, site)
-                probabilities = np.asarray(law.probs)
-                mean = probabilities @ values
-                return mean, np.sqrt(np.maximum(probabilities @ values**2 - mean**2, 0.0))
-            mean, variance = self.family.moments(self.state.naturals, site)
-            return np.asarray(mean), np.sqrt(np.asarray(variance))
+        mean, variance = self.q.moments(site)
+        return mean, np.sqrt(variance)
 
     def summary(self, sites: list[str] | None = None, draws: int = 1000) -> pd.DataFrame:
         """A table with one row per element: mean, sd and quantiles under q.
@@ -168,40 +216,35 @@ class Fit:
         """Draws of the latent sites alone, on their own scales."""
         numbers = sum(int(np.prod(record["shape"])) for record in self.sites.values())
         check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
-        values = self.family.sample(self.state.naturals, key, (draws,))
-        return {
-            name: jnp.asarray(record["support_values"])[values[name]]
-            if record["support_values"] is not None
-            else values[name]
-            for name, record in self.sites.items()
-        }
+        values = self.q.sample(draws, key)
+        return {name: values[name] for name in self.sites}
 
     @property
     def has_data(self) -> bool:
         """Whether the arguments of the fit are known: those of a file are not."""
-        return self.args is not None
+        return self.call.args is not None
 
     def model(self) -> Model:
         """The model that was fitted, traced anew."""
-        assert self.args is not None, "a fit without its data has no model"
-        return trace_model(self.program, self.args, self.kwargs, self.plate)
+        assert self.call.args is not None, "a fit without its data has no model"
+        return trace_model(self.program, self.call.args, self.call.kwargs, self.answer.plate)
 
     @property
     def program(self) -> Callable[..., Any]:
         """The model as it was fitted: its parameters fixed, its augmented sites rewritten."""
-        function = self.function
-        if self.augment:
-            function = augmented(function, self.augment)
-        return with_values(function, self.parameters)
+        function, choices = self.call.function, self.answer.augment
+        rewritten = augmented(function, choices) if choices else function
+        return with_values(rewritten, self.parameters)
 
     @property
     def original(self) -> Callable[..., Any]:
         """The model as it was given, its parameters fixed: what data are drawn from."""
-        return replace(self, augment=None).program
+        return with_values(self.call.function, self.parameters)
 
     def own_sites(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the sites of the original program, without auxiliary ones."""
-        return {n: v for n, v in values.items() if auxiliary_of(n) not in (self.augment or {})}
+        choices = self.answer.augment or {}
+        return {n: v for n, v in values.items() if auxiliary_of(n) not in choices}
 
     # -- the bound --------------------------------------------------------------------------------
 
@@ -214,14 +257,16 @@ class Fit:
         """
         if self.saved is not None:
             return dict(self.saved.elbo_terms)
-        if self.terms is not None:
-            return dict(self.terms)
+        if self.answer.terms is not None:
+            return dict(self.answer.terms)
         with jax.enable_x64(True):
             model = self.model()
-            if not isinstance(self.family, MeanField):
+            family = self.q.family
+            if not isinstance(family, MeanField):
                 return terms_from_draws(self, model)
-            engine = engine_for(model, np.dtype(float), self.blocks)
-            terms = engine.by_site(engine.prepare(inputs_of(model)), self.state)
+            engine = engine_for(model, np.dtype(float), self.answer.blocks)
+            state = State.of(family, self.q.parameters)
+            terms = engine.by_site(engine.prepare(inputs_of(model)), state)
             order = [s.name for s in model.sites if s.name in terms]
             return {name: float(terms[name]) for name in order}
 
@@ -262,12 +307,13 @@ class Fit:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the fit, with the new ones put in."""
-        if self.args is None:
+        old, old_kwargs = self.call.args, self.call.kwargs
+        if old is None:
             assert self.saved is not None
-            return self.saved.call(self.function, self.sites, args, kwargs)
+            return self.saved.call(self.call.function, self.sites, args, kwargs)
         if args or kwargs:
-            return new_call(self.model(), self.args, self.kwargs, args, kwargs)
-        return self.args, self.kwargs
+            return new_call(self.model(), old, old_kwargs, args, kwargs)
+        return old, old_kwargs
 
     # -- interchange ------------------------------------------------------------------------------
 
@@ -322,3 +368,9 @@ def site_records(model: Model) -> dict[str, dict[str, Any]]:
         }
         for name, site in model.latent.items()
     }
+
+
+def finite_values(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The values of the discrete sites of such records."""
+    known = {name: record["support_values"] for name, record in sites.items()}
+    return {name: values for name, values in known.items() if values is not None}

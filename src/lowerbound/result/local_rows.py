@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,6 +19,7 @@ from lowerbound.family.densities.averaged import Averaged
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.q import Q
 from lowerbound.result.new_rows import Rows, global_statistics, rows_of
 from lowerbound.result.posterior import Posterior
 from lowerbound.result.predictive import new_model, shared_draws
@@ -45,36 +47,36 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 "The model has no local latent sites: none is inside the data plate.\n"
                 "Use fit.posterior for the global ones."
             )
-        naturals = fit.state.naturals
-        if fit.parameters and isinstance(fit.family, UnconstrainedGaussian):
-            return Posterior(*gaussian_rows.local_gaussians(fit.family, naturals, model), sites)
-        if isinstance(fit.family, Summed):
-            return _summed(fit, model, sites)
+        family, naturals = fit.q.family, fit.q.parameters
+        if fit.parameters and isinstance(family, UnconstrainedGaussian):
+            return Posterior(Q(*gaussian_rows.local_gaussians(family, naturals, model)), sites)
+        if isinstance(family, Summed):
+            return _summed(fit.q, family, model, sites)
         try:
             rows = rows_of(model, np.dtype(float))
         except NotConjugateError as error:
             raise _without_factor(sites, error) from None
         data = {n: jnp.asarray(a) for n, a in rows.data().items()}
-        if not isinstance(fit.family, MeanField):
-            return Posterior(Averaged(rows.engine.family), _by_draws(fit, rows, data), sites)
-        means = _global_means(fit, rows)
+        own = rows.engine.family
+        if not isinstance(family, MeanField):
+            return Posterior(Q(Averaged(own), _by_draws(fit, rows, data)), sites)
+        means = _global_means(fit, family, rows)
 
         @jit
         def solve(data: Values) -> State:
             arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
             return rows.solve(arrays, means)
 
-        return Posterior(rows.engine.family, solve(data).naturals, sites)
+        return Posterior(Q(own, solve(data).naturals), sites)
 
 
-def _summed(fit: Fit, model: Any, sites: tuple[str, ...]) -> Posterior:
+def _summed(q: Q, family: Summed, model: Any, sites: tuple[str, ...]) -> Posterior:
     """Discrete sites of new rows: exactly, given each draw of the others."""
-    assert isinstance(fit.family, Summed)
     summation = enumerated(model)
     others = tuple(name for name in sites if name not in summation.names)
     if others:
         raise _without_factor(others)
-    return Posterior(Summed(fit.family.inner, summation), fit.state.naturals, sites)
+    return Posterior(replace(q, family=Summed(family.inner, summation)), sites)
 
 
 def _without_factor(
@@ -109,13 +111,13 @@ def _by_draws(fit: Fit, rows: Rows, data: Values) -> Any:
     return jit(every)(data, dict(shared_draws(fit, rows.model, count, 0)))
 
 
-def _global_means(fit: Fit, rows: Rows) -> Any:
+def _global_means(fit: Fit, family: MeanField, rows: Rows) -> Any:
     """E_q of the global statistics: exact where the fit has the same block, else from draws."""
-    mine: dict[tuple[str, ...], Any] = {}
-    if isinstance(fit.family, MeanField):
-        # The functions in a free-form factor may hold the data of the rows.
-        named = [b for b in fit.family.blocks if not b.family.free_form]
-        mine = {b.sites: fit.state.means[b.number] for b in named}
+    means = family.means(fit.q.parameters)
+    # The functions in a free-form factor may hold the data of the rows.
+    mine: dict[tuple[str, ...], Any] = {
+        b.sites: means[b.number] for b in family.blocks if not b.family.free_form
+    }
     blocks, local = rows.engine.joint.blocks, rows.local
     if all(b.number in local or b.sites in mine for b in blocks):  # draws may be costly
         return tuple({} if b.number in local else mine[b.sites] for b in blocks)

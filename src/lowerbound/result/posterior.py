@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
-from lowerbound.family.variational import Variational
+from lowerbound.family.q import Q
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,12 @@ class Posterior(Mapping[str, Distribution]):
 
     def __init__(
         self,
-        family: Variational,
-        naturals: Any,
+        q: Q,
         sites: tuple[str, ...],
         absent: tuple[str, ...] = (),
         whole: bool = False,
     ) -> None:
-        self._family, self._naturals, self._sites = family, naturals, sites
+        self._q, self._sites = q, sites
         # Local sites of a fit that keeps the global ones alone, or (`whole`) of one without data.
         self._absent, self._whole = absent, whole
 
@@ -69,7 +67,7 @@ class Posterior(Mapping[str, Distribution]):
         if site not in self._sites:
             raise KeyError(f"{site!r} is no latent site; they are {', '.join(self._sites)}")
         with jax.enable_x64(True):
-            law = self._family.marginal(self._naturals, site)
+            law = self._q.marginal(site)
             plain = jax.tree.map(np.asarray, law)
             if law.is_discrete and hasattr(law, "probs"):
                 # NumPyro computes probabilities on first use, in the caller's precision.

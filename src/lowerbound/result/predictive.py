@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.ascent import State
 from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
@@ -147,12 +148,12 @@ def row_densities(
     """Held-out log predictive density, one value per row of the data plate."""
     with jax.enable_x64(True):
         model = new_model(fit, args, kwargs)
-        if fit.parameters and model.local and isinstance(fit.family, UnconstrainedGaussian):
-            naturals = fit.state.naturals
-            return gaussian_rows.row_densities(fit.family, naturals, model, draws, seed)
-        if fit.augment and "indicator" not in fit.augment.values():
+        family, naturals, augment = fit.q.family, fit.q.parameters, fit.answer.augment
+        if fit.parameters and model.local and isinstance(family, UnconstrainedGaussian):
+            return gaussian_rows.row_densities(family, naturals, model, draws, seed)
+        if augment and "indicator" not in augment.values():
             # Without auxiliary sites a row may have none of its own: no bound is needed then.
-            plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.plate)
+            plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.answer.plate)
             if not plain.local and not any(s.is_factor for s in plain.observed.values()):
                 values = fit.own_sites(shared_draws(fit, model, draws, seed))
                 densities = simulated_densities(plain, values, jax.random.key(seed + 1))
@@ -166,8 +167,8 @@ def row_densities(
             if summed is None:
                 summed = simulated_densities(model, shared, jax.random.key(seed + 1))
             return np.asarray(log_mean_exp(summed))
-        if isinstance(fit.family, MeanField):
-            exact = exact_densities(rows, fit.family, fit.state)
+        if isinstance(family, MeanField):
+            exact = exact_densities(rows, family, State.of(family, naturals))
             if exact is not None:
                 return exact
         return np.asarray(log_mean_exp(log_densities(rows, shared_draws(fit, model, draws, seed))))
@@ -175,12 +176,12 @@ def row_densities(
 
 def new_model(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:
     """The program as it was fitted, on new rows."""
-    model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.plate)
+    model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.answer.plate)
     row_axes(model)  # raises where rows are not defined
     return model
 
 
 def shared_draws(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
     """Draws of the global sites."""
-    values = fit.family.sample(fit.state.naturals, jax.random.key(seed), (draws,))
+    values = fit.q.family.sample(fit.q.parameters, jax.random.key(seed), (draws,))
     return {n: values[n] for n in model.latent if n not in model.local}

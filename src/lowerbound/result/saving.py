@@ -11,18 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.ascent import State
 from lowerbound.errors import NotPlainError, Residual, StorageError
 from lowerbound.family.densities.summed import Summed
+from lowerbound.family.family_records import family_from, noncentred_sites, with_program
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.q import Q
 from lowerbound.model import trace_model
-from lowerbound.result.family_records import (
-    family_from,
-    family_record,
-    noncentred_sites,
-    with_program,
-)
-from lowerbound.result.fitted import Fit
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.fitted import Call, Fit, finite_values
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
 from lowerbound.result.posterior import History, Restart
@@ -33,14 +29,8 @@ from lowerbound.store.archive import Kind, check_plain, read_archive, write_arch
 from lowerbound.version import __version__
 
 KIND = Kind("fit", 1, "fit.save", "Copy it again, or fit and save again.")
-_PLAIN = ("elbo", "converged", "stop_reason", "method", "seed", "versions", "precision", "sites")
-_LATER: dict[str, Any] = {
-    "elbo_error": 0.0,
-    "whole": True,
-    "plate": None,
-    "parameters": {},
-    "augment": None,
-}  # not in older files
+_PLAIN = ("elbo", "elbo_error", "converged", "stop_reason", "notes", "precision", "whole", "sites")
+_CALL = ("method", "seed", "versions")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -49,29 +39,24 @@ _LATER: dict[str, Any] = {
 
 def save(fit: Fit, path: str | os.PathLike[str]) -> None:
     """Write a fit to one file, at once or not at all."""
-    saved = _saved(fit)
+    saved, blocks = _saved(fit), fit.answer.blocks
     document = {
-        "model": model_record(fit.function),
+        "model": model_record(fit.call.function),
         "written_by": __version__,
         "plan": {f.name: getattr(fit.plan, f.name) for f in dataclasses.fields(Plan) if f.compare}
         | {"rows": [dataclasses.asdict(row) for row in fit.plan.rows]}
         | {"residuals": [dataclasses.asdict(r) for r in fit.plan.residuals]},
         "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)},
         "restarts": [dataclasses.asdict(restart) for restart in fit.restarts],
-        "family": family_record(fit.family),
-        "naturals": _parameters(fit.state.naturals),
-        "means": _parameters(fit.state.means),
-        "partition": None if fit.blocks is None else [tuple(block) for block in fit.blocks],
+        **fit.q.record(),
+        "partition": None if blocks is None else [tuple(block) for block in blocks],
+        "plate": fit.answer.plate,
+        "augment": fit.answer.augment,
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
-        **{name: getattr(fit, name) for name in (*_PLAIN, *_LATER)},
+        **{name: getattr(fit, name) for name in (*_PLAIN, *_CALL)},
         "parameters": {n: _held_record(n, tree) for n, tree in fit.parameters.items()},
     }
     write_archive(path, document, KIND)
-
-
-def _parameters(parameters: Any) -> Any:
-    """Those of a mean field as a list of dictionaries, others as they are."""
-    return [dict(p) for p in parameters] if isinstance(parameters, tuple) else parameters
 
 
 def _held_record(name: str, held: Any) -> Any:
@@ -85,15 +70,16 @@ def _held(record: Any) -> Any:
 
 def _saved(fit: Fit) -> Saved:
     """What to keep of the call: everything but data with one row per row of the data plate."""
-    if fit.args is None:
+    call = fit.call
+    if call.args is None:
         assert fit.saved is not None
         return fit.saved
     with jax.enable_x64(True):
         model = fit.model()
     terms = fit.elbo_terms
-    signature = inspect.signature(fit.function)
-    old = signature.bind(*fit.args, **fit.kwargs).arguments
-    args, kwargs = new_call(model, fit.args, fit.kwargs, (), {})
+    signature = inspect.signature(call.function)
+    old = signature.bind(*call.args, **call.kwargs).arguments
+    args, kwargs = new_call(model, call.args, call.kwargs, (), {})
     left = signature.bind(*args, **kwargs).arguments
     rows = tuple(n for n, value in old.items() if value is not None and left[n] is None)
     kept, unsaved = {}, []
@@ -139,18 +125,21 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
         traced = trace_model(fit.program, args, kwargs)
         shapes = {site: record["shape"] for site, record in sites.items()}
         check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
-        family = fit.family
+        family = fit.q.family
         if noncentred_sites(family):
             given = traced if set(sites) == set(fit.sites) else enumerated(traced).summed()
             family = with_program(family, given)
         if set(sites) != set(fit.sites):
             family = Summed(family, enumerated(traced))
-    return dataclasses.replace(fit, args=args, kwargs=kwargs, family=family, sites=sites)
+    q = dataclasses.replace(fit.q, family=family, values=finite_values(sites))
+    answer = dataclasses.replace(fit.answer, q=q)
+    call = dataclasses.replace(fit.call, args=args, kwargs=kwargs)
+    return dataclasses.replace(fit, answer=answer, call=call, sites=sites)
 
 
 def _check_centred(path: str | os.PathLike[str], fit: Fit) -> None:
     """Non-centred coordinates z = loc + scale * u need the program, and so the data."""
-    noncentred = noncentred_sites(fit.family)
+    noncentred = noncentred_sites(fit.q.family)
     if noncentred:
         names = ", ".join(f"'{name}'" for name in sorted(noncentred))
         raise StorageError(
@@ -167,38 +156,41 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
     # Files of version 0.1 hold the blocks of a mean field by themselves.
     record = document.get("family", {"kind": "mean field", "blocks": document.get("blocks")})
     family = family_from(record, document["sites"])
-    naturals, means = document["naturals"], document["means"]
+    naturals = document["naturals"]
     missing = record.get("names", ()) if record["kind"] == "summed" else ()
     sites = {n: site for n, site in document["sites"].items() if n not in missing}
     if isinstance(family, MeanField):
-        naturals, means = tuple(naturals), tuple(means)
-        _check_state(family, State(naturals, means), document["precision"])
-    state = State(naturals, means)
-    return Fit(
-        history=History(**document["history"]),
-        restarts=tuple(Restart(**restart) for restart in document["restarts"]),
-        plan=Plan(**{**plan, "rows": rows, "residuals": residuals}),
-        state=state,
-        family=family,
-        function=model,
-        args=None,
-        kwargs={},
-        blocks=document["partition"],
-        saved=Saved(**document["saved"]),
-        **{name: document[name] for name in _PLAIN if name != "sites"},
-        sites=sites,
-        **{n: document.get(n, default) for n, default in _LATER.items() if n != "parameters"},
+        naturals = tuple(naturals)
+        _check_naturals(family, naturals, document["precision"])
+    answer = Answer(
+        Q(family, naturals, finite_values(sites)),
+        document["elbo"],
+        History(**document["history"]),
+        tuple(Restart(**restart) for restart in document["restarts"]),
+        document["precision"],
+        document.get("elbo_error", 0.0),
         parameters={n: _held(record) for n, record in document.get("parameters", {}).items()},
+        notes=tuple(document.get("notes", ())),
+        augment=document.get("augment"),
+        rows=None if document.get("whole", True) else ((), {}),
+        plate=document.get("plate"),
+        blocks=document["partition"],
+    )
+    return Fit(
+        answer,
+        Stop.read(document["converged"], document["stop_reason"]),
+        Plan(**{**plan, "rows": rows, "residuals": residuals}),
+        Call(model, None, {}, *(document[name] for name in _CALL)),
+        sites,
+        Saved(**document["saved"]),
     )
 
 
-def _check_state(family: MeanField, state: State, precision: str) -> None:
-    for one, natural, mean in zip(family.families, state.naturals, state.means, strict=True):
-        shapes = one.statistic_shapes()
-        extras = one.extra_shapes()
-        for parameters, expected in ((natural, shapes | extras), (mean, shapes)):
-            found = {name: np.shape(array) for name, array in parameters.items()}
-            if found != expected:
-                raise ValueError(f"{one.name} has parameters {found}, expected {expected}")
+def _check_naturals(family: MeanField, naturals: Any, precision: str) -> None:
+    for one, natural in zip(family.families, naturals, strict=True):
+        expected = one.statistic_shapes() | one.extra_shapes()
+        found = {name: np.shape(array) for name, array in natural.items()}
+        if found != expected:
+            raise ValueError(f"{one.name} has parameters {found}, expected {expected}")
     if precision not in ("float32", "float64"):
         raise ValueError(f"precision {precision}")

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -17,7 +17,7 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.fitted import Fit
+from lowerbound.result.fitted import Call, Fit, finite_values
 from lowerbound.result.plan import Plan
 from lowerbound.run.bar import Bar
 from lowerbound.run.method import Method
@@ -118,32 +118,9 @@ def as_fit(
 ) -> Fit:
     """The record of a finished run."""
     args, kwargs = problem.call if answer.rows is None else answer.rows
-    return Fit(
-        elbo=answer.elbo,
-        elbo_error=answer.error,
-        history=answer.history,
-        restarts=answer.restarts,
-        converged=stop.converged,
-        stop_reason=str(stop),
-        plan=plan,
-        notes=answer.notes,
-        method=method,
-        seed=problem.seed,
-        versions=versions(),
-        precision=answer.precision,
-        state=answer.state,
-        family=answer.family,
-        function=problem.function,
-        args=args,
-        kwargs=dict(kwargs),
-        sites=sites,
-        blocks=answer.blocks,
-        whole=answer.rows is None,
-        terms=answer.terms,
-        plate=answer.plate,
-        parameters=answer.parameters,
-        augment=answer.augment,
-    )
+    call = Call(problem.function, args, dict(kwargs), method, problem.seed, versions())
+    answer = replace(answer, q=replace(answer.q, values=finite_values(sites)))
+    return Fit(answer, stop, plan, call, sites)
 
 
 def _document(

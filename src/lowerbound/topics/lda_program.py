@@ -14,7 +14,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from lowerbound.ascent import State
+from lowerbound.family.q import Q
 from lowerbound.methods.stochastic.minibatch import prepare
 from lowerbound.model import trace_model
 from lowerbound.result.answer import Answer, Stop
@@ -67,12 +67,11 @@ def make_fit(run: Run, engine: str, precision: str) -> Fit:
         "topic_prior": run.priors.topic,
     }
     with jax.enable_x64(True):
-        call = (latent_dirichlet_allocation, (), {**rows_of(example), **settings})
-        model = trace_model(*call, "documents")
+        rows: tuple[Any, dict[str, Any]] = (), {**rows_of(example), **settings}
+        model = trace_model(latent_dirichlet_allocation, *rows, "documents")
         batch = prepare(model, ROWS, np.dtype(float), None)
         family = batch.shared.family
         natural: Any = ({"log": np.ascontiguousarray(run.topics.T) - 1.0},)
-        means = jax.tree.map(np.asarray, family.means(natural))
         batch.rows.engine.certified()
         joint = batch.rows.engine.joint
     setting = run.setting
@@ -82,18 +81,17 @@ def make_fit(run: Run, engine: str, precision: str) -> Fit:
         notes[1] = f"{kernel}, collapsed; the ELBO is that of its topics under mean field."
     stop = Stop(run.converged, run.reason)
     answer = Answer(
-        family,
-        State(natural, means),
+        Q(family, natural),
         run.elbo,
         run.history,
         (Restart(run.elbo, run.steps, str(stop)),),
         precision,
         run.elbo_error,
         run.terms,
-        rows=((), call[2]),
+        rows=rows,
         plate="documents",
     )
     plan = make_plan(model, joint, setting.inference, run.corpus_size, notes)
     sites = {n: s for n, s in site_records(model).items() if s["scope"] == "global"}
-    problem = Problem(latent_dirichlet_allocation, (), call[2], setting.seed)
+    problem = Problem(latent_dirichlet_allocation, *rows, setting.seed)
     return as_fit(problem, plan, sites, f"{setting.inference} ({engine})", answer, stop)

@@ -153,7 +153,7 @@ def test_counts_with_logits(name):
     y = rng.binomial(5, 1 / (1 + np.exp(-a)))
     model, fit = ascend(regression(law), {"y": choice}, x, y)
     original = trace_model(regression(law), (x, y))
-    gap = augmentation_gap(original, model, fit.family, fit.state.naturals, draws=400)
+    gap = augmentation_gap(original, model, fit.q.family, fit.q.parameters, draws=400)
     node, weight = np.polynomial.hermite_e.hermegauss(40)
     m, V = np.asarray(fit.mean("beta")), covariance(fit)
     sd = np.sqrt(np.einsum("ni,ij,nj->n", x, V, x))
@@ -182,7 +182,7 @@ def test_softmax_bounds_are_ordered():
     for choice in ("poisson", "bouchard"):
         traced, fit = ascend(model, {"y": choice}, x, y, tolerance=1e-8)
         assert np.all(np.diff(fit.history.elbo) >= -1e-8)
-        gap = augmentation_gap(original, traced, fit.family, fit.state.naturals, draws=400)
+        gap = augmentation_gap(original, traced, fit.q.family, fit.q.parameters, draws=400)
         gaps[choice] = gap.nats
     assert 0 < gaps["poisson"] < 3.0
     assert gaps["bouchard"] > 10.0
@@ -208,7 +208,7 @@ def test_the_gap_needs_the_same_program():
         numpyro.sample("y", dist.Bernoulli(logits=jnp.zeros(len(y))), obs=y)
 
     with pytest.raises(ArgumentError) as caught:
-        augmentation_gap(trace_model(other, (y,)), model, fit.family, fit.state.naturals)
+        augmentation_gap(trace_model(other, (y,)), model, fit.q.family, fit.q.parameters)
     assert str(caught.value) == (
         "The augmented model lacks the latent sites alpha.\n"
         "Expected the two models to be one program, without and with auxiliary sites."

@@ -13,6 +13,7 @@ from numpyro.distributions import constraints
 
 import lowerbound as lb
 from lowerbound import errors
+from lowerbound.ascent import State
 from lowerbound.bound import elbo
 from lowerbound.compiled import quickly
 from lowerbound.methods.coordinate.variational_em import Maximising
@@ -144,11 +145,12 @@ def test_at_the_end_the_elbo_is_stationary_in_the_parameters(case):
     found = maximised(model, *data(0))
     with jax.enable_x64(True):
         planned = Maximising(Problem(model, data(0)), EXACT)
-        joint, state = planned.ascent.engine.joint, found.state
+        joint, family = planned.ascent.engine.joint, found.q.family
+        state = State.of(family, found.q.parameters)
 
         def bound(values):
             arrays = joint.compress({**planned.inputs, **parameter_inputs(values)})
-            return elbo(found.family, joint.summands, arrays, state.naturals, state.means)
+            return elbo(family, joint.summands, arrays, state.naturals, state.means)
 
         values = {name: jnp.asarray(value) for name, value in found.parameters.items()}
         value, slopes = quickly(jax.value_and_grad(bound))(values)

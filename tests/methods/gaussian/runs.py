@@ -18,7 +18,7 @@ def fitted(model, *args, kind=lb.Gaussian, seed=0, precision=None, **settings):
 
 def shift(fit, draws=1024, seed=9):
     """How far fresh draws would move a mean or a scale, in standard deviations, at most."""
-    loc, root = (fit.state.naturals[name] for name in ("loc", "scale_tril"))
+    loc, root = (fit.q.parameters[name] for name in ("loc", "scale_tril"))
     with jax.enable_x64(True):
         target = target_for(trace_model(fit.function, fit.args, fit.kwargs))
         fresh = normal_draws(draws, target.size, seed)

@@ -48,8 +48,8 @@ def test_a_gaussian_posterior_is_found_exactly(kind, seed):
     X, y = regression_data(seed)
     mean, precision, evidence = exact(X, y)
     run = fitted(regression, X, y, kind=kind, seed=seed, tolerance=1e-8)
-    root = run.state.naturals["scale_tril"]
-    np.testing.assert_allclose(run.state.naturals["loc"], mean, atol=1e-7)
+    root = run.q.parameters["scale_tril"]
+    np.testing.assert_allclose(run.q.parameters["loc"], mean, atol=1e-7)
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-6, atol=1e-9)
     assert abs(run.elbo - evidence) < 1e-8
     assert run.elbo_error < 1e-6  # log p - log q is constant
@@ -60,8 +60,8 @@ def test_independent_entries_have_the_variances_of_the_mean_field_optimum():
     X, y = regression_data(3)
     mean, precision, evidence = exact(X, y)
     run = fitted(regression, X, y, rank="diagonal", tolerance=1e-8)
-    np.testing.assert_allclose(run.state.naturals["loc"], mean, atol=1e-7)
-    np.testing.assert_allclose(run.state.naturals["scale"] ** -2.0, np.diag(precision), rtol=1e-6)
+    np.testing.assert_allclose(run.q.parameters["loc"], mean, atol=1e-7)
+    np.testing.assert_allclose(run.q.parameters["scale"] ** -2.0, np.diag(precision), rtol=1e-6)
     assert run.elbo < evidence
 
 
@@ -74,10 +74,10 @@ def test_stochastic_steps_come_to_the_same_optimum(seed, rank):
     mean, precision, evidence = exact(X, y)
     run = fitted(regression, X, y, kind=lb.StochasticGaussian, rank=rank, seed=seed)
     scale = np.sqrt(np.diag(np.linalg.inv(precision)))
-    factor = run.state.naturals.get("factor", np.zeros((5, 1)))
-    found = np.sqrt(run.state.naturals["scale"] ** 2 + (factor**2).sum(1))
+    factor = run.q.parameters.get("factor", np.zeros((5, 1)))
+    found = np.sqrt(run.q.parameters["scale"] ** 2 + (factor**2).sum(1))
     wanted = np.diag(precision) ** -0.5 if rank == "diagonal" else scale
-    assert np.all(abs(run.state.naturals["loc"] - mean) < 0.01 * scale)
+    assert np.all(abs(run.q.parameters["loc"] - mean) < 0.01 * scale)
     np.testing.assert_allclose(found, wanted, rtol=0.15)
     assert run.elbo <= evidence + 4 * run.elbo_error
 
@@ -113,8 +113,8 @@ def test_logistic_regression_is_the_best_gaussian_of_all(seed):
     X, y = logistic_data()
     loc, root, elbo = kl_optimal(X, y)
     run = fitted(logistic, X, y, seed=seed)
-    error = np.linalg.solve(root, run.state.naturals["loc"] - loc)
-    scale = np.linalg.solve(root, run.state.naturals["scale_tril"])
+    error = np.linalg.solve(root, run.q.parameters["loc"] - loc)
+    scale = np.linalg.solve(root, run.q.parameters["scale_tril"])
     assert np.abs(error).max() < 0.02
     assert np.abs(scale - np.eye(2)).max() < 0.03
     assert abs(run.elbo - elbo) < 4 * run.elbo_error
@@ -131,7 +131,7 @@ def test_the_scale_of_a_regressor_does_not_matter(scale):
 
     loc, root, _ = kl_optimal(X, y)
     run = fitted(model, X * units, y)
-    assert np.abs(np.linalg.solve(root, run.state.naturals["loc"] * units - loc)).max() < 0.02
+    assert np.abs(np.linalg.solve(root, run.q.parameters["loc"] * units - loc)).max() < 0.02
 
 
 def test_a_funnel_gives_finite_numbers():
@@ -144,9 +144,9 @@ def test_a_funnel_gives_finite_numbers():
         warnings.simplefilter("ignore", ConvergenceWarning)
         run = fitted(funnel, np.array([0.3, -0.2]))
     assert np.isfinite(run.elbo)
-    assert all(np.isfinite(array).all() for array in run.state.naturals.values())
+    assert all(np.isfinite(array).all() for array in run.q.parameters.values())
     assert (
-        np.linalg.eigvalsh(run.state.naturals["scale_tril"] @ run.state.naturals["scale_tril"].T)[0]
+        np.linalg.eigvalsh(run.q.parameters["scale_tril"] @ run.q.parameters["scale_tril"].T)[0]
         > 0
     )
 
@@ -159,16 +159,16 @@ def test_draws_where_the_density_vanishes_are_refused():
 
     run = fitted(bounded, np.array([-0.5]), draws=64)
     assert np.isfinite(run.history.elbo).all()
-    assert run.state.naturals["loc"][0] > -3.0
+    assert run.q.parameters["loc"][0] > -3.0
 
 
 def test_equal_seeds_give_equal_results_and_others_agree():
     X, y = logistic_data()
     first, again, other = (fitted(logistic, X, y, seed=seed) for seed in (0, 0, 1))
-    for name, array in first.state.naturals.items():
+    for name, array in first.q.parameters.items():
         np.testing.assert_array_equal(array, again.state.naturals[name])
-    root = first.state.naturals["scale_tril"]
-    moved = np.linalg.solve(root, other.state.naturals["loc"] - first.state.naturals["loc"])
+    root = first.q.parameters["scale_tril"]
+    moved = np.linalg.solve(root, other.q.parameters["loc"] - first.q.parameters["loc"])
     assert 0 < np.abs(moved).max() < 3 * (shift(first) + shift(other)) + 2e-3
     assert abs(first.elbo - other.elbo) < 4 * np.hypot(first.elbo_error, other.elbo_error)
 
@@ -178,9 +178,9 @@ def test_other_data_of_the_same_shape_compile_nothing():
         with counted() as compilations:
             X, y = regression_data(seed)
             run = fitted(regression, X, y, seed=seed)
-            run.family.moments(run.state.naturals, "beta")
+            run.family.moments(run.q.parameters, "beta")
     assert compilations == []
-    np.testing.assert_allclose(run.state.naturals["loc"], exact(X, y)[0], atol=1e-3)
+    np.testing.assert_allclose(run.q.parameters["loc"], exact(X, y)[0], atol=1e-3)
 
 
 def test_a_start_can_be_given():
@@ -190,7 +190,7 @@ def test_a_start_can_be_given():
 
     for mode in (-2.0, 2.0):
         run = fitted(two_modes, np.array([4.0]), init={"m": mode}, starts=1)
-        assert np.sign(run.state.naturals["loc"][0]) == np.sign(mode)
+        assert np.sign(run.q.parameters["loc"][0]) == np.sign(mode)
 
 
 def test_the_history_rises_within_one_set_of_draws():

@@ -57,7 +57,7 @@ def test_wide_posteriors_are_not_improper():
 
     y = 1e9 * np.array([1.0, -2.0, 3.0, 0.5, -1.5, 2.5, 0.1, -0.7])
     run = fitted(model, y)
-    assert run.state.naturals["loc"][0] == pytest.approx(y.mean(), abs=0.1 * y.std())
+    assert run.q.parameters["loc"][0] == pytest.approx(y.mean(), abs=0.1 * y.std())
 
 
 def impossible(y):
@@ -88,7 +88,7 @@ def test_a_narrow_set_of_finite_points_is_found():
     # The best Gaussian with all draws inside ends at the edge of the window, where no slope is 0.
     with pytest.warns(ConvergenceWarning, match="no step raises the ELBO"):
         run = fitted(model, np.array([3.4, 3.6]), draws=1024, starts=2)
-    assert abs(run.state.naturals["loc"][0] - 3.5) < 1.4
+    assert abs(run.q.parameters["loc"][0] - 3.5) < 1.4
     assert np.isfinite(run.elbo)
     # That of few draws reaches beyond it with more than a few of other draws.
     with pytest.warns(ConvergenceWarning, match="narrowed to 0.8 of it"):

@@ -42,7 +42,7 @@ def test_starts_of_one_mode_join():
 def test_starts_of_two_modes_stay_apart_and_the_better_is_kept(seed):
     # Modes at m = 2 and m = -2, of which t = 2 prefers the first by 8 nats.
     run = fitted(two_places, np.array([3.9, 4.1, 4.0, 3.95, 4.05]), seed=seed)
-    assert run.state.naturals["loc"][0] == pytest.approx(2.0, abs=0.1)
+    assert run.q.parameters["loc"][0] == pytest.approx(2.0, abs=0.1)
     best = max(one.elbo for one in run.restarts)
     assert all(abs(best - one.elbo) < 0.1 or one.elbo < best - 6.0 for one in run.restarts)
     assert any(one.elbo < best - 6.0 for one in run.restarts)  # the other mode was not joined away

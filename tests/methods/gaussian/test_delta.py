@@ -36,9 +36,9 @@ def test_in_one_dimension_it_is_the_maximum_of_the_expansion(y):
 
     best = minimize_scalar(loss, bracket=(-2.0, 4.0), tol=1e-12).x
     run = fitted(counts, np.array([y]))
-    np.testing.assert_allclose(run.state.naturals["loc"], [best], atol=1e-6)
+    np.testing.assert_allclose(run.q.parameters["loc"], [best], atol=1e-6)
     np.testing.assert_allclose(
-        run.state.naturals["scale_tril"], [[curvature(best) ** -0.5]], rtol=1e-6
+        run.q.parameters["scale_tril"], [[curvature(best) ** -0.5]], rtol=1e-6
     )
     assert run.converged
     assert run.stop_reason == "converged: the mean is within 1e-08 standard deviations"
@@ -50,8 +50,8 @@ def test_a_gaussian_posterior_is_found_exactly():
         numpyro.sample("y", dist.Normal(x, 1.0), obs=y)
 
     run = fitted(normal, np.array([1.0, 2.0, 6.0]))
-    np.testing.assert_allclose(run.state.naturals["loc"], [9.0 / 4.0])
-    np.testing.assert_allclose(run.state.naturals["scale_tril"], [[0.5]])
+    np.testing.assert_allclose(run.q.parameters["loc"], [9.0 / 4.0])
+    np.testing.assert_allclose(run.q.parameters["scale_tril"], [[0.5]])
 
 
 def logistic(X, y):
@@ -84,14 +84,14 @@ def test_in_two_dimensions_it_is_the_maximum_of_the_expansion(rank):
 
     best = minimize(loss, np.zeros(2), method="BFGS", options={"gtol": 1e-10}).x
     run = fitted(logistic, X, y, rank=rank)
-    np.testing.assert_allclose(run.state.naturals["loc"], best, atol=1e-5)
+    np.testing.assert_allclose(run.q.parameters["loc"], best, atol=1e-5)
     precision = precision_of(X, best)
     if rank == "full":
-        root = run.state.naturals["scale_tril"]
+        root = run.q.parameters["scale_tril"]
         np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-4)
     else:
         np.testing.assert_allclose(
-            run.state.naturals["scale"] ** -2.0, np.diag(precision), rtol=1e-4
+            run.q.parameters["scale"] ** -2.0, np.diag(precision), rtol=1e-4
         )
 
 
@@ -100,7 +100,7 @@ def test_where_the_posterior_is_skewed_its_elbo_is_above_laplaces(y):
     # The mode of a skewed density is off its mean. No theorem says so for every density; for this
     # one the ELBO of a Gaussian has a closed form.
     def elbo(run):
-        m, s = run.state.naturals["loc"][0], run.state.naturals["scale_tril"][0, 0]
+        m, s = run.q.parameters["loc"][0], run.q.parameters["scale_tril"][0, 0]
         return y * m - np.exp(m + s**2 / 2) - (m**2 + s**2) / 8 + np.log(s)
 
     delta, laplace = (fitted(counts, np.array([y]), kind=kind) for kind in (lb.Delta, lb.Laplace))
@@ -141,7 +141,7 @@ def test_where_the_expansion_has_no_maximum_the_mode_is_kept():
         "mode, which is kept.\nUse lb.Gaussian(), which averages log p over q."
     )
     mode = fitted(heavy, y, kind=lb.Laplace)
-    np.testing.assert_array_equal(run.state.naturals["loc"], mode.state.naturals["loc"])
+    np.testing.assert_array_equal(run.q.parameters["loc"], mode.state.naturals["loc"])
     assert np.isfinite(run.elbo)
 
 

@@ -49,9 +49,9 @@ def test_a_gaussian_posterior_is_found_exactly(seed):
     log_det = np.linalg.slogdet(2 * np.pi * marginal)[1]
     evidence = -0.5 * (y @ np.linalg.solve(marginal, y) + log_det)
     run = fitted(regression, X, y, seed=seed)
-    root = run.state.naturals["scale_tril"]
+    root = run.q.parameters["scale_tril"]
     np.testing.assert_allclose(
-        run.state.naturals["loc"], np.linalg.solve(precision, X.T @ y / 0.25)
+        run.q.parameters["loc"], np.linalg.solve(precision, X.T @ y / 0.25)
     )
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-9, atol=1e-12)
     assert abs(run.elbo - evidence) < 1e-8
@@ -63,7 +63,7 @@ def test_independent_entries_have_the_variances_of_the_mean_field_optimum():
     X, y = data(3)
     precision = X.T @ X / 0.25 + np.eye(4) / 4.0
     run = fitted(regression, X, y, rank="diagonal")
-    np.testing.assert_allclose(run.state.naturals["scale"] ** -2.0, np.diag(precision), rtol=1e-9)
+    np.testing.assert_allclose(run.q.parameters["scale"] ** -2.0, np.diag(precision), rtol=1e-9)
 
 
 def test_it_is_numpyros_own_on_a_logistic_regression():
@@ -71,7 +71,7 @@ def test_it_is_numpyros_own_on_a_logistic_regression():
     X, y = data(4)
     y = (y > 0).astype(int)
     run = fitted(logistic, X, y)
-    loc, root = run.state.naturals["loc"], run.state.naturals["scale_tril"]
+    loc, root = run.q.parameters["loc"], run.q.parameters["scale_tril"]
     with jax.enable_x64(True):
         there = init_to_value(values={"beta": jnp.asarray(loc)})
         guide = AutoLaplaceApproximation(logistic, init_loc_fn=there)
@@ -96,8 +96,8 @@ def test_its_elbo_is_that_of_its_gaussian_and_below_the_best():
     y = (y > 0).astype(int)
     run, best = fitted(logistic, X, y), fitted(logistic, X, y, kind=lb.Gaussian)
     draws = np.random.default_rng(0).standard_normal((20_000, 4))
-    root = run.state.naturals["scale_tril"]
-    beta = run.state.naturals["loc"] + draws @ root.T
+    root = run.q.parameters["scale_tril"]
+    beta = run.q.parameters["loc"] + draws @ root.T
     a = beta @ X.T
     log_p = (y * a - np.logaddexp(0, a)).sum(1) - 0.5 * (beta**2).sum(1) / 9
     log_p -= 2 * np.log(2 * np.pi * 9)

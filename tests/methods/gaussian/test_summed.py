@@ -139,10 +139,10 @@ def test_a_second_fit_compiles_nothing(pair):
     method = lb.Gaussian(starts=2)
     first = lb.fit(mixture, data(), method=method)
     key = jax.random.key(0)
-    first.posterior["z"], first.family.sample(first.state.naturals, key, (10,))
+    first.posterior["z"], first.q.family.sample(first.q.parameters, key, (10,))
     with counted() as count:
         second = lb.fit(mixture, data(7), method=method)
-        second.posterior["z"], second.family.sample(second.state.naturals, key, (10,))
+        second.posterior["z"], second.q.family.sample(second.q.parameters, key, (10,))
     assert count == []
     assert second.elbo != first.elbo
 

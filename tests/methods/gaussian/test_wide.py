@@ -97,13 +97,13 @@ def test_a_sparse_gaussian_posterior_is_found_exactly(name):
     mean, covariance, run = solved(name)
     assert run.converged
     assert "Gaussian (structured, d = " in run.plan.rows[0].family
-    np.testing.assert_allclose(run.state.naturals["loc"], mean, atol=1e-6)
-    np.testing.assert_allclose(run.state.naturals["variance"], np.diag(covariance), rtol=1e-6)
+    np.testing.assert_allclose(run.q.parameters["loc"], mean, atol=1e-6)
+    np.testing.assert_allclose(run.q.parameters["variance"], np.diag(covariance), rtol=1e-6)
     assert run.elbo_error < 1e-6  # log p - log q is constant
-    for site in run.family.coordinates.shapes:
-        part = run.family.coordinates.part(site)
+    for site in run.q.family.coordinates.shapes:
+        part = run.q.family.coordinates.part(site)
         with jax.enable_x64(True):
-            spread = np.asarray(covariance_of(run.state.naturals, part))
+            spread = np.asarray(covariance_of(run.q.parameters, part))
         wanted = covariance[part, part]
         np.testing.assert_allclose(spread, wanted, rtol=1e-6, atol=1e-9)
 
@@ -113,7 +113,7 @@ def test_draws_and_densities_are_those_of_the_covariance(seed):
     """Five standard errors of each of 80 moments: false failures below 1e-4 a seed."""
     mean, covariance, run = solved("units")
     draws = np.asarray(
-        run.family.sample_unconstrained(run.state.naturals, jax.random.key(seed), 20000)
+        run.q.family.sample_unconstrained(run.q.parameters, jax.random.key(seed), 20000)
     )
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
     assert np.abs(whitened.mean(axis=1)).max() < 5 / 20000**0.5
@@ -122,7 +122,7 @@ def test_draws_and_densities_are_those_of_the_covariance(seed):
     with jax.enable_x64(True):
         law = dist.MultivariateNormal(mean, covariance)
         expected = np.asarray(law.log_prob(draws[:50]))
-        found = np.asarray(run.family.log_prob(run.state.naturals, jnp.asarray(draws[:50])))
+        found = np.asarray(run.q.family.log_prob_unconstrained(run.q.parameters, jnp.asarray(draws[:50])))
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

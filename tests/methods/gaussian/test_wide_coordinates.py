@@ -53,7 +53,7 @@ def test_noisy_steps_end_at_the_mean_of_an_ill_conditioned_posterior(rank):
     covariance = np.linalg.inv(A.T @ A + np.diag(scales**-2))
     run = fitted(line, A, y, kind=lb.StochasticGaussian, rank=rank, noncentred=())
     assert run.converged
-    error = (run.state.naturals["loc"] - covariance @ A.T @ y) / np.sqrt(np.diag(covariance))
+    error = (run.q.parameters["loc"] - covariance @ A.T @ y) / np.sqrt(np.diag(covariance))
     assert np.abs(error).max() < 0.1
 
 

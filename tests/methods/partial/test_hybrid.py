@@ -237,12 +237,12 @@ def test_the_correlated_topic_model_is_at_an_optimum_of_its_bound_by_hand(seed):
     ours = lb.fit(
         topics, *TOPICS, method=lb.Over(("eta",), lb.Gaussian(rank="diagonal")), seed=seed
     )
-    gaussian = ours.state.naturals["gaussian"]
+    gaussian = ours.q.parameters["gaussian"]
     with jax.enable_x64(True):
         noise = jax.random.normal(jax.random.key(seed), (10_000, 3, 2))
         noise = jnp.concatenate([noise, -noise])
         first = {
-            "phi": jnp.log(ours.state.naturals["exact"][0]["log"] + 1.0),
+            "phi": jnp.log(ours.q.parameters["exact"][0]["log"] + 1.0),
             "loc": jnp.asarray(gaussian["loc"]).reshape(3, 2),
             "scale": jnp.log(jnp.asarray(gaussian["scale"])).reshape(3, 2),
             "z": jnp.log(ours.posterior["z"].probs),
@@ -264,7 +264,7 @@ def test_blocks_of_rows_lose_nothing(monkeypatch):
     monkeypatch.setattr(sys.modules[block_size.__module__], "FULL_BELOW", 5)
     blocks = lb.fit(topics, *TOPICS, method=lb.Over(("eta",)))
     assert "eta: Gaussian (blocks of 2, d = 6)" in repr(blocks)
-    root = blocks.state.naturals["gaussian"]["scale_tril"].reshape(3, 2, 3, 2)
+    root = blocks.q.parameters["gaussian"]["scale_tril"].reshape(3, 2, 3, 2)
     for row in range(3):
         for other in range(3):
             assert (row == other) == bool(root[row, :, other].any())

@@ -55,7 +55,9 @@ def batched(name: str, how: str, devices: Any = None, **options: Any) -> lb.Fit:
 
 def numbers(fit: lb.Fit) -> dict[str, np.ndarray]:
     """All numbers of a fit but its seconds."""
-    leaves = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(fit.state))}
+    leaves = {
+        f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(fit.q.parameters))
+    }
     history = {f"history.{n}": getattr(fit.history, n) for n in ("elbo", "held_out", "rows")}
     restarts = np.array([(r.elbo, r.sweeps) for r in fit.restarts])
     reason = np.array(fit.stop_reason)

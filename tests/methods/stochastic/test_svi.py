@@ -89,7 +89,7 @@ def test_posterior_means_are_those_of_coordinate_ascent(name, forgetting, allowe
 
 
 def naturals(fit):
-    return [np.asarray(a) for block in fit.state.naturals for _, a in sorted(block.items())]
+    return [np.asarray(a) for block in fit.q.parameters for _, a in sorted(block.items())]
 
 
 def equal(first, second):

@@ -54,7 +54,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_array_gives_the_same_numbers(kind, data, fitted, tmp_path):
     fit = lb.fit(regression, *KINDS[kind](*data, tmp_path), method=METHOD)
-    for mine, other in zip(fit.state.naturals, fitted.state.naturals, strict=True):
+    for mine, other in zip(fit.q.parameters, fitted.q.parameters, strict=True):
         for name in mine:
             np.testing.assert_array_equal(mine[name], other[name])
     assert fit.elbo == fitted.elbo

@@ -35,6 +35,16 @@ class Averaged:
         drawn: Mapping[str, Array] = quickly(jax.vmap(one))(picked, keys)
         return {name: array.reshape(shape + array.shape[1:]) for name, array in drawn.items()}
 
+    def log_prob(self, parameters: Any, values: Mapping[str, Array]) -> Array:
+        """Log of the average density of draws."""
+
+        def density(parameters: Any, values: Mapping[str, Array]) -> Array:
+            each = jax.vmap(lambda p: self.inner.log_prob(p, values))(parameters)
+            return jax.scipy.special.logsumexp(each, axis=0) - math.log(_count(parameters))
+
+        found: Array = quickly(density)(parameters, dict(values))
+        return found
+
     def moments(self, parameters: Any, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site, elementwise: that within densities and between them."""
 

@@ -130,7 +130,7 @@ class Conditioned:
             numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(parameters["inner"])) + 1
             together = max(1, NUMBERS_AT_ONCE // numbers)
             given = mapped(rest, nodes, others, most=together, what="one draw")
-            return log_density - volume + given
+            return jnp.asarray(log_density - volume + given)
 
         own = {name: jnp.asarray(value) for name, value in values.items()}
         found: Array = self._run("log_prob", density, parameters, own)

@@ -87,7 +87,7 @@ class UnconstrainedGaussian:
             vectors, volumes = mapped(
                 lambda one: self.coordinates.placed(one, given), values, what="one draw"
             )
-            return _log_density(parameters, vectors) - volumes
+            return jnp.asarray(_log_density(parameters, vectors) - volumes)
 
         own = {name: jnp.asarray(values[name]) for name in self.coordinates.shapes}
         found: Array = self._call("log_prob", density, parameters, own)

@@ -14,6 +14,7 @@ from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
 from lowerbound.errors import ArgumentError, ImproperFactorError, NotConjugateError
+from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.methods.coordinate.begin import (
@@ -208,8 +209,7 @@ class Sweeping(Planned[Progress]):
         own = replace(trace, values=trace.values[:, best])
         history = history_of(self.problem.model, own, 0, sweeps[best])
         return Answer(
-            engine.family,
-            found,
+            Q(engine.family, found.naturals),
             float(elbos[best]),
             replace(history, held_out=state.scores),
             tuple(

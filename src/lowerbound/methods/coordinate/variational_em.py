@@ -17,6 +17,7 @@ import numpy as np
 
 from lowerbound.compute.engine import derived, engine_for
 from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.methods.coordinate.alternate import UNBOUNDED, Carry, advance, starts
 from lowerbound.methods.coordinate.begin import (
@@ -177,8 +178,7 @@ class Maximising(Planned[Alternation]):
         sweeps = [int(one.sweeps) for one in ends]
         reasons = [*map(self._reason, state.ended), stop][: len(ends)]  # one may be under way
         return Answer(
-            engine.family,
-            end.state,
+            Q(engine.family, end.state.naturals),
             float(end.elbo),
             history_of(self.model, trace, sum(sweeps[:best]), sweeps[best]),
             tuple(

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import ClassVar
 
-from lowerbound.ascent import State
 from lowerbound.ascent.gaussian_step import Ascent
 from lowerbound.bound.restricted import reason
 from lowerbound.cost import allowance
+from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.centring import (
     MOST_TRIED,
@@ -84,8 +84,7 @@ class GaussianAscent(Walking[Reached]):
         """The Gaussian, with its ELBO over fresh draws."""
         parameters, bound, _ = place.measured(self.problem.seed)
         return Answer(
-            place.choice.family,
-            State(parameters, ()),  # type: ignore[arg-type]
+            Q(place.choice.family, parameters),
             bound.elbo,
             History(trace.values, trace.seconds, step="step"),
             table(place.starts, bound.elbo, len(trace.values), stop),

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.ascent import State
 from lowerbound.compute.engine import derived
 from lowerbound.compute.threads import one_thread
 from lowerbound.errors import LostPosteriorError, LowerboundError
+from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.climbing.climbs import begin_climbs, best_of
@@ -71,11 +71,10 @@ class Grids(Walking[Gridded]):
     def answer(self, place: Gridded, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the nodes."""
         place.profile.solver.finish()
-        state = State(place.parameters(), ())  # type: ignore[arg-type]
         elbo = float(trace.values[-1])
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
-        return Answer(place.family, state, elbo, history, restarts)
+        return Answer(Q(place.family, place.parameters()), elbo, history, restarts)
 
     @property
     def given(self) -> Model:

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from numpyro.primitives import Messenger
 
-from lowerbound.ascent import State
 from lowerbound.ascent.rows.by_rows import by_rows
 from lowerbound.ascent.rows.climb import STEPS, Point
 from lowerbound.ascent.rows.first_point import FULL_ROW, FULL_SHARED, first_point, full_rank
@@ -24,6 +23,7 @@ from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.errors import ArgumentError, ZeroDensityError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.q import Q
 from lowerbound.family.variational import Variational
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.coordinate.variational_em import check_given, notes_of
@@ -129,8 +129,7 @@ class GradientSteps(Walking[Place]):
             _, point, bound = self._measured(point)
         values = {n: np.asarray(a) for n, a in self.whole.values(point.free).items()}
         return Answer(
-            self._family(values),
-            State(by_rows(self.whole, point.own, point.shared), ()),  # type: ignore[arg-type]
+            Q(self._family(values), by_rows(self.whole, point.own, point.shared)),
             bound.elbo,
             History(trace.values, trace.seconds, step="window"),
             (Restart(bound.elbo, place.steps, str(stop)),),

@@ -18,6 +18,7 @@ from lowerbound.cost import allowance
 from lowerbound.errors import ImproperFactorError, NoFiniteBoundError
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.methods.coordinate.begin import assignments, check_components, given_values
 from lowerbound.methods.coordinate.start import chances
@@ -120,8 +121,7 @@ class PartlyGaussian(Walking[Placed]):
         gaussian = UnconstrainedGaussian(given.coordinates, {})
         parameters = {"gaussian": _gaussian(here), "exact": here.state.naturals}
         return Answer(
-            Product(tuple(model.latent), gaussian, given.engine.family),
-            State(parameters, ()),  # type: ignore[arg-type]
+            Q(Product(tuple(model.latent), gaussian, given.engine.family), parameters),
             bound.elbo,
             History(trace.values, trace.seconds, step="round"),
             table(starts, bound.elbo, here.rounds, stop),

@@ -81,16 +81,16 @@ def augmented_problem(problem: Problem, choices: Mapping[str, str]) -> Problem:
 
 def _gap(problem: Problem, inner: Planned[Any], answer: Answer) -> tuple[str, ...]:
     """What the augmentation costs, where auxiliary sites have factors of their own."""
-    if not isinstance(answer.family, MeanField) or answer.rows is not None:
+    family, naturals = answer.q.family, answer.q.parameters
+    if not isinstance(family, MeanField) or answer.rows is not None:
         return ()
     with jax.enable_x64(True):
         try:
-            naturals = answer.state.naturals
             engine = engine_for(inner.program, np.dtype(float))
             gap = augmentation_gap(
                 problem.model.without_data(),
                 inner.program,
-                answer.family,
+                family,
                 naturals,
                 compiled=engine.compiled,
             )

@@ -31,8 +31,9 @@ def summed_out(problem: Problem, method: Method) -> Planned[Any]:
     inner = method.plan(summed)
 
     def back(answer: Answer) -> Answer:
-        compiled = getattr(answer.family, "compiled", {})
-        return replace(answer, family=Summed(answer.family, summation, compiled))
+        q = answer.q
+        compiled = getattr(q.family, "compiled", {})
+        return replace(answer, q=replace(q, family=Summed(q.family, summation, compiled)))
 
     return Carried(problem, inner, plan_summed(problem, summation, inner.plan), back)
 

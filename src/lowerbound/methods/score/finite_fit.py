@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from lowerbound.ascent import State
 from lowerbound.bound.restricted import Restricted, narrowed, reason
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.gaussian.reached import table
@@ -112,8 +112,7 @@ class ScoreAscent(Walking[Scored]):
         inner = UnconstrainedGaussian(program.coordinates, {}, {})
         parameters = plain(program, q, self.rank == "full")
         return Answer(
-            ScoreProduct(tuple(self.problem.model.latent), inner),
-            State(parameters, ()),  # type: ignore[arg-type]
+            Q(ScoreProduct(tuple(self.problem.model.latent), inner), parameters),
             bound.elbo,
             History(trace.values, trace.seconds, step="window"),
             table(starts, bound.elbo, len(trace.values), stop),

@@ -1,0 +1,79 @@
+"""q(z; lambda): a family of densities and the parameters of one of them, as a fit has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution
+
+from lowerbound.family.family_records import family_record
+from lowerbound.family.variational import Parameters, Variational
+
+
+@dataclass(frozen=True, eq=False)
+class Q:
+    """A variational density of all sites together.
+
+    values: those of each discrete site; a family knows their indices alone.
+    """
+
+    family: Variational
+    parameters: Parameters
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def sample(self, draws: int, key: Array) -> dict[str, Array]:
+        """Independent draws of all sites, on their own scales, with a leading axis."""
+        with jax.enable_x64(True):
+            drawn = self.family.sample(self.parameters, key, (draws,))
+            return {
+                name: jnp.asarray(self.values[name])[array] if name in self.values else array
+                for name, array in drawn.items()
+            }
+
+    def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of one site, elementwise."""
+        with jax.enable_x64(True):
+            if site not in self.values:
+                mean, variance = self.family.moments(self.parameters, site)
+                return np.asarray(mean), np.asarray(variance)
+            values = self.values[site]
+            probabilities = np.asarray(self.marginal(site).probs)
+            mean = probabilities @ values
+            return mean, np.maximum(probabilities @ values**2 - mean**2, 0.0)
+
+    def marginal(self, site: str) -> Distribution:
+        """The marginal density of one site; that of a discrete one is over its indices."""
+        with jax.enable_x64(True):
+            return self.family.marginal(self.parameters, site)
+
+    def log_prob(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Log q(z) of draws: values of all sites as `sample` gives them, with a leading axis.
+
+        Of real sites on their own scales, times the probability of discrete ones; of auxiliary
+        weights relative to their base law. A value that a discrete site does not have is -inf.
+        """
+        with jax.enable_x64(True):
+            indices, possible = {}, np.asarray(True)
+            for name, value in values.items():
+                own = self.values.get(name)
+                if own is None:
+                    indices[name] = jnp.asarray(value)
+                    continue
+                array = np.asarray(value)
+                nearest = np.abs(array[..., None] - own).argmin(axis=-1)
+                found = (own[nearest] == array).reshape(len(array), -1).all(axis=1)
+                indices[name], possible = jnp.asarray(nearest), possible & found
+            density = np.asarray(self.family.log_prob(self.parameters, indices))
+            return np.where(possible, density, -np.inf)
+
+    def record(self) -> dict[str, Any]:
+        """The family and its parameters as plain records and arrays, for files."""
+        held = self.parameters
+        plain = [dict(one) for one in held] if isinstance(held, tuple) else held
+        return {"family": family_record(self.family), "naturals": plain}
