@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from lowerbound.ascent import State
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.errors import ArgumentError
@@ -58,7 +59,7 @@ def update(
     with heard(), jax.enable_x64(True):
         old, note = as_mean_field(fit)
         call = old.call_with(args, kwargs)
-        problem = Problem(fit.function, *call, seed, current())
+        problem = Problem(fit.call.function, *call, seed, current())
         planned = _planned(problem, old, chosen, note)
         return carry_out(planned, chosen, progress)
 
@@ -68,45 +69,49 @@ def _of_rows(method: Any, fit: Fit) -> ByRows:
     chosen = Memoized() if method is None or is_auto(method) else as_method(method)
     if isinstance(chosen, CAVI):
         chosen = Memoized(tolerance=chosen.tolerance)
-    plate = getattr(chosen, "plate", None) or fit.plate
+    plate = getattr(chosen, "plate", None) or fit.answer.plate
     if isinstance(chosen, Memoized):
-        return replace(chosen, plate=plate, blocks=fit.blocks)
+        return replace(chosen, plate=plate, blocks=fit.answer.blocks)
     if not isinstance(chosen, SVI):
         raise ArgumentError(
             f"update got method=lb.{chosen!r}.\nExpected lb.SVI(...), lb.Memoized(...), or none: "
             "the factors of the fit are the prior of the new rows."
         )
     monitor = None if isinstance(chosen.monitor, str) else chosen.monitor
-    details = replace(chosen.details, blocks=fit.blocks)
+    details = replace(chosen.details, blocks=fit.answer.blocks)
     return replace(chosen, plate=plate, monitor=monitor, details=details)
 
 
 def _planned(problem: Problem, old: Fit, method: ByRows, note: tuple[str, ...]) -> Planned[Any]:
     """The plan for the new rows, of the program as the fit has it."""
-    assert isinstance(old.family, MeanField)
+    family, naturals = old.q.family, old.q.parameters
+    assert isinstance(family, MeanField)
     program = problem.of(old.program)
     kind: Any = Stepping if isinstance(method, SVI) else Visiting
-    inner = kind(program, read_rows(program, method), method, Before(old.family, old.state))
+    before = Before(family, State.of(family, naturals))
+    inner = kind(program, read_rows(program, method), method, before)
     plan = replace(inner.plan, notes=(*inner.plan.notes, *note))
 
     def back(answer: Answer) -> Answer:
-        return replace(answer, augment=old.augment, parameters=old.parameters)
+        return replace(answer, augment=old.answer.augment, parameters=old.parameters)
 
     return Carried(problem, inner, plan, back, old.own_sites(inner.records))
 
 
 def as_mean_field(fit: Fit) -> tuple[Fit, tuple[str, ...]]:
     """The fit, or one of its rows by mean field where its own q cannot be a prior; and a note."""
-    if isinstance(fit.family, MeanField):
+    if isinstance(fit.q.family, MeanField):
         return fit, ()
-    if fit.args is None:
+    call = fit.call
+    if call.args is None:
         raise ArgumentError(
             f"update got a fit by {fit.method}, without its data.\n"
             "Expected a fit by coordinate ascent or SVI, whose factors can be priors: fit with "
             "method=lb.CAVI() or lb.SVI(), or pass the data to lb.load."
         )
-    problem = Problem(fit.program, fit.args, fit.kwargs, fit.seed, current())
+    problem = Problem(fit.program, call.args, call.kwargs, call.seed, current())
     again = carry_out(CAVI().plan(problem), CAVI(), False)
     line = f"Went on from a mean-field fit of the old rows: q of {fit.method} cannot be a prior."
-    again = replace(again, function=fit.function, augment=fit.augment, parameters=fit.parameters)
-    return again, (line,)
+    known = replace(again.answer, augment=fit.answer.augment, parameters=fit.parameters)
+    own = replace(again.call, function=call.function)
+    return replace(again, answer=known, call=own), (line,)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -203,12 +202,3 @@ CASES: tuple[Case, ...] = (
 def as_arrays(parameters: Mapping[str, Any], dtype: str) -> dict[str, Array]:
     """Parameters as JAX arrays of one floating type."""
     return {key: jnp.asarray(value, dtype) for key, value in parameters.items()}
-
-
-def base_measure(family: ExponentialFamily, values: Mapping[str, Array]) -> Array | float:
-    """log h(z): zero but for counts, where h(x) = prod 1/x!."""
-    if isinstance(family, Poisson):
-        return -jax.scipy.special.gammaln(values["x"] + 1.0)
-    if isinstance(family, Multinomial):
-        return -jnp.sum(jax.scipy.special.gammaln(values["x"] + 1.0), axis=-1)
-    return 0.0

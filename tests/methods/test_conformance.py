@@ -259,8 +259,6 @@ def test_the_density_of_draws_gives_the_elbo(way):
     assert ratios.mean() <= fit.elbo + ERRORS * error + 1e-3
 
 
-
-
 @over("terms")
 def test_the_terms_sum_to_the_elbo(way):
     fit = fitted(way).fit

@@ -244,7 +244,7 @@ def test_minibatches_choose_an_augmentation_and_say_so():
         "log Phi(1 beta)."
     )
     fit = lb.fit(probit, x, y, method=method)
-    assert fit.augment == PROBIT
+    assert fit.answer.augment == PROBIT
     assert fit.plan.notes[-1] == line
     assert lb.explain(probit, x, y=y, method=method).notes[-1] == line
 

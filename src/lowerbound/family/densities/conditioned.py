@@ -74,20 +74,7 @@ class Conditioned:
 
             nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
             keys = jax.random.split(second, math.prod(shape))
-            given = parameters["inner"]
-            draw_rest: Callable[..., dict[str, Array]] = self.inner.sample
-            leaves = jax.tree.leaves(given)
-            if leaves and len(keys) > len(leaves[0]):  # each node is prepared once, not each draw
-                own = jax.tree.map(lambda a: a[0], given)
-                prepare, draw_rest = in_two(self.inner.sample, own, keys[0])
-                given = jax.vmap(prepare)(given)
-
-            def rest(node: Array, key: Array) -> dict[str, Array]:
-                return draw_rest(jax.tree.map(lambda a: a[node], given), key)
-
-            numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(given)) + 1
-            together = max(1, NUMBERS_AT_ONCE // numbers)
-            values |= mapped(rest, nodes, keys, most=together, what="one draw")
+            values |= self._by_node(self.inner.sample, parameters["inner"], nodes, keys)
             return {name: a.reshape(shape + a.shape[1:]) for name, a in values.items()}
 
         drawn: dict[str, Array] = self._run(("sample", shape), draw, parameters, key)
@@ -121,16 +108,13 @@ class Conditioned:
             log_density, nodes = found(parameters["log_weights"], place)
             nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
 
-            def rest(node: Array, values: Mapping[str, Array]) -> Array:
-                own = jax.tree.map(lambda a: a[node], parameters["inner"])
+            def density_rest(own: Any, values: Mapping[str, Array]) -> Array:
                 one = {name: value[None] for name, value in values.items()}
                 return self.inner.log_prob(own, one).reshape(())
 
             others = {name: v for name, v in values.items() if name not in self.sites}
-            numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(parameters["inner"])) + 1
-            together = max(1, NUMBERS_AT_ONCE // numbers)
-            given = mapped(rest, nodes, others, most=together, what="one draw")
-            return jnp.asarray(log_density - volume + given)
+            rest = self._by_node(density_rest, parameters["inner"], nodes, others)
+            return jnp.asarray(log_density - volume + rest)
 
         own = {name: jnp.asarray(value) for name, value in values.items()}
         found: Array = self._run("log_prob", density, parameters, own)
@@ -184,6 +168,21 @@ class Conditioned:
 
         found: Distribution = self._run(("marginal", site), law, parameters)
         return found
+
+    def _by_node(self, function: Callable[..., Any], given: Any, nodes: Array, more: Any) -> Any:
+        """The function of the inner parameters of a node and of more, for every draw."""
+        leaves = jax.tree.leaves(given)
+        if leaves and len(nodes) > len(leaves[0]):  # each node is prepared once, not each draw
+            own, one = (jax.tree.map(lambda a: a[0], tree) for tree in (given, more))
+            prepare, function = in_two(function, own, one)
+            given = jax.vmap(prepare)(given)
+
+        def rest(node: Array, one: Any) -> Any:
+            return function(jax.tree.map(lambda a: a[node], given), one)
+
+        numbers = sum(a.size // a.shape[0] for a in jax.tree.leaves(given)) + 1
+        together = max(1, NUMBERS_AT_ONCE // numbers)
+        return mapped(rest, nodes, more, most=together, what="one draw")
 
     def _values(self, transforms: tuple[Transform, ...], u: Array) -> dict[str, Array]:
         return {

@@ -13,6 +13,7 @@ import jax
 
 from lowerbound.ascent import State
 from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.progress import host
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.stochastic.batch_start import first_state
@@ -139,8 +140,7 @@ class OnBatches(Planned[S]):
         terms = elbo_terms(total, state)
         elbo = sum(terms.values())
         return Answer(
-            batch.shared.family,
-            batch.moved_back(state),
+            Q(batch.shared.family, batch.moved_back(state).naturals),
             elbo,
             history,
             (Restart(elbo, done, str(stop)),),
