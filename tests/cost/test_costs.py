@@ -12,7 +12,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from lowerbound.methods.gaussian.climbs import Watch
 
 import lowerbound as lb
 from lowerbound import api

@@ -103,8 +103,9 @@ def test_posterior_and_draws_are_bit_identical(fit, loaded):
 
 def test_the_record_of_the_run_is_kept(fit, loaded):
     same = ("elbo", "restarts", "converged", "stop_reason", "plan", "method", "seed")
-    for name in (*same, "versions", "precision", "blocks", "elbo_terms"):
+    for name in (*same, "versions", "precision", "notes", "elbo_terms"):
         assert getattr(loaded, name) == getattr(fit, name), name
+    assert loaded.answer.blocks == fit.answer.blocks
     for field in dataclasses.fields(fit.history):
         assert_equal(getattr(loaded.history, field.name), getattr(fit.history, field.name))
     assert repr(loaded) == repr(fit)

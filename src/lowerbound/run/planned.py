@@ -107,12 +107,12 @@ class Planned(Stepped[S]):
     @property
     def program(self) -> Model:
         """The traced program that is fitted, as checkpoints know it again."""
-        return self.problem.model
+        return self.problem.program
 
     @property
     def records(self) -> dict[str, dict[str, Any]]:
         """What a fit keeps of each latent site of q."""
-        return site_records(self.problem.model)
+        return site_records(self.problem.program)
 
     @abstractmethod
     def finish(self, state: S, trace: Trace, stop: Stop) -> Answer:

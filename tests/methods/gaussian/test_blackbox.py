@@ -146,8 +146,7 @@ def test_a_funnel_gives_finite_numbers():
     assert np.isfinite(run.elbo)
     assert all(np.isfinite(array).all() for array in run.q.parameters.values())
     assert (
-        np.linalg.eigvalsh(run.q.parameters["scale_tril"] @ run.q.parameters["scale_tril"].T)[0]
-        > 0
+        np.linalg.eigvalsh(run.q.parameters["scale_tril"] @ run.q.parameters["scale_tril"].T)[0] > 0
     )
 
 
@@ -166,7 +165,7 @@ def test_equal_seeds_give_equal_results_and_others_agree():
     X, y = logistic_data()
     first, again, other = (fitted(logistic, X, y, seed=seed) for seed in (0, 0, 1))
     for name, array in first.q.parameters.items():
-        np.testing.assert_array_equal(array, again.state.naturals[name])
+        np.testing.assert_array_equal(array, again.q.parameters[name])
     root = first.q.parameters["scale_tril"]
     moved = np.linalg.solve(root, other.q.parameters["loc"] - first.q.parameters["loc"])
     assert 0 < np.abs(moved).max() < 3 * (shift(first) + shift(other)) + 2e-3
@@ -178,7 +177,7 @@ def test_other_data_of_the_same_shape_compile_nothing():
         with counted() as compilations:
             X, y = regression_data(seed)
             run = fitted(regression, X, y, seed=seed)
-            run.family.moments(run.q.parameters, "beta")
+            run.q.family.moments(run.q.parameters, "beta")
     assert compilations == []
     np.testing.assert_allclose(run.q.parameters["loc"], exact(X, y)[0], atol=1e-3)
 
@@ -205,8 +204,8 @@ def test_the_history_rises_within_one_set_of_draws():
 def test_float32_agrees_with_float64():
     X, y = logistic_data()
     double, single = (fitted(logistic, X, y, precision=p) for p in ("float64", "float32"))
-    scale = np.sqrt((double.state.naturals["scale_tril"] ** 2).sum(1))
-    assert np.all(abs(double.state.naturals["loc"] - single.state.naturals["loc"]) < 0.01 * scale)
+    scale = np.sqrt((double.q.parameters["scale_tril"] ** 2).sum(1))
+    assert np.all(abs(double.q.parameters["loc"] - single.q.parameters["loc"]) < 0.01 * scale)
 
 
 def test_float32_runs_the_loops_of_a_program_in_its_own_types():

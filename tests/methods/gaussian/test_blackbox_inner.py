@@ -133,6 +133,6 @@ def test_a_node_of_the_grid_is_the_gaussian_of_the_conditioned_program():
     at = numpyro.handlers.condition(logistic, {"sigma": 1.0})
     host = fitted(at, X, y, draws=512, tolerance=1e-5)
     error = np.linalg.solve(
-        host.state.naturals["scale_tril"], node["loc"][0] - host.state.naturals["loc"]
+        host.q.parameters["scale_tril"], node["loc"][0] - host.q.parameters["loc"]
     )
     assert np.abs(error).max() < 0.02

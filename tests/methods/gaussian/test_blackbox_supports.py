@@ -36,9 +36,9 @@ def test_every_support_has_moments_that_agree_with_draws(run):
     # 20,000 draws: 4.5 standard errors over 14 entries, at most once in 5,000 runs; moments of
     # "w", "c", "L" and "below" are averages over 4096 even draws, hence a slack of 2% on top.
     for seed in (0, 1):
-        draws = run.family.sample(run.q.parameters, jax.random.key(seed), (20_000,))
+        draws = run.q.family.sample(run.q.parameters, jax.random.key(seed), (20_000,))
         for site, values in draws.items():
-            mean, variance = map(np.asarray, run.family.moments(run.q.parameters, site))
+            mean, variance = map(np.asarray, run.q.family.moments(run.q.parameters, site))
             values = np.asarray(values)
             assert mean.shape == variance.shape == values.shape[1:]
             error = 4.5 * values.std(0) / np.sqrt(len(values)) + 0.02 * values.std(0) + 1e-12
@@ -54,14 +54,14 @@ def test_every_support_has_moments_that_agree_with_draws(run):
 def test_marginals_agree_with_moments(run, site):
     # 20,000 draws: 5 standard errors over at most 4 entries, once in 100,000 runs.
     with jax.enable_x64(True):
-        law = run.family.marginal(run.q.parameters, site)
+        law = run.q.family.marginal(run.q.parameters, site)
 
         def drawn(key):
             values = law.sample(key, (20_000,))
             return values, law.log_prob(values[:3])
 
         values, densities = map(np.asarray, quickly(drawn)(jax.random.key(0)))
-        mean, variance = map(np.asarray, run.family.moments(run.q.parameters, site))
+        mean, variance = map(np.asarray, run.q.family.moments(run.q.parameters, site))
         assert np.isfinite(densities).all()
     deviation = np.sqrt(variance)
     assert np.all(abs(values.mean(0) - mean) <= (5 / np.sqrt(20_000) + 0.02) * deviation + 1e-12)
@@ -69,7 +69,7 @@ def test_marginals_agree_with_moments(run, site):
 
 def test_a_support_that_depends_on_other_sites_has_no_marginal(run):
     with pytest.raises(UnsupportedModelError) as caught:
-        run.family.marginal(run.q.parameters, "below")
+        run.q.family.marginal(run.q.parameters, "below")
     assert str(caught.value) == (
         "The support of site 'below' depends on other latent sites, so its marginal under a "
         "Gaussian on the unconstrained space has no closed form.\n"
@@ -81,7 +81,7 @@ def test_moments_of_scalars_are_exact(run):
     # The mean of a lognormal, and of a logit-normal by adaptive quadrature.
     from scipy.integrate import quad
 
-    family, parameters = run.family, run.q.parameters
+    family, parameters = run.q.family, run.q.parameters
     deviation = np.sqrt((parameters["scale_tril"] ** 2).sum(1))
     at = {name: family.coordinates.part(name).start for name in ("tau", "p")}
     loc, sd = parameters["loc"][at["tau"]], deviation[at["tau"]]

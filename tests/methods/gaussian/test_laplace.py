@@ -50,9 +50,7 @@ def test_a_gaussian_posterior_is_found_exactly(seed):
     evidence = -0.5 * (y @ np.linalg.solve(marginal, y) + log_det)
     run = fitted(regression, X, y, seed=seed)
     root = run.q.parameters["scale_tril"]
-    np.testing.assert_allclose(
-        run.q.parameters["loc"], np.linalg.solve(precision, X.T @ y / 0.25)
-    )
+    np.testing.assert_allclose(run.q.parameters["loc"], np.linalg.solve(precision, X.T @ y / 0.25))
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-9, atol=1e-12)
     assert abs(run.elbo - evidence) < 1e-8
     assert run.converged
@@ -175,8 +173,8 @@ def test_programs_that_state_only_their_gradient_are_differenced(kind):
         a = X @ beta
         numpyro.factor("y", jnp.sum(y * a - softplus(a)))
 
-    found = fitted(reverse_only, X, y, kind=kind, tolerance=1e-7).state.naturals
-    exact = fitted(logistic, X, y, kind=kind, tolerance=1e-7).state.naturals
+    found = fitted(reverse_only, X, y, kind=kind, tolerance=1e-7).q.parameters
+    exact = fitted(logistic, X, y, kind=kind, tolerance=1e-7).q.parameters
     np.testing.assert_allclose(found["loc"], exact["loc"], rtol=1e-6)
     np.testing.assert_allclose(found["scale_tril"], exact["scale_tril"], rtol=1e-6, atol=1e-8)
 
