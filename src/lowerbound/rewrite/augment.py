@@ -33,7 +33,7 @@ from lowerbound.rewrite.augmentations.probit import truncated_normal
 from lowerbound.rewrite.augmentations.site import Chosen
 from lowerbound.rewrite.augmentations.softmax import bouchard, poisson
 
-__all__ = ["AugmentationError", "augmented", "auxiliary_of", "possible"]
+__all__ = ["AugmentationError", "augmented", "auxiliary_of", "decided", "possible"]
 
 Rewriting = Callable[[Chosen], Distribution]
 
@@ -115,7 +115,17 @@ def augmented(function: Callable[..., Any], choices: Mapping[str, str]) -> Calla
                 )
         return result
 
+    program.decided = decided(function) | set(wanted)  # type: ignore[attr-defined]
     return program
+
+
+def decided(function: Callable[..., Any]) -> frozenset[str]:
+    """The sites of a program of which it is decided whether they are augmented, and how.
+
+    >>> sorted(decided(augmented(augmented(print, {"y": "none"}), {"x": "polya-gamma"})))
+    ['x', 'y']
+    """
+    return frozenset(getattr(function, "decided", ()))
 
 
 class _Augment(Messenger):  # type: ignore[misc]

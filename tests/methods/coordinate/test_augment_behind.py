@@ -248,6 +248,10 @@ def test_minibatches_choose_an_augmentation_and_say_so():
     assert fit.plan.notes[-1] == line
     assert lb.explain(probit, x, y=y, method=method).notes[-1] == line
 
+    # What was decided stays: a site that is to be left as it is gets no augmentation.
+    with pytest.raises(lb.errors.NotConjugateError, match=r"enters site 'y' through log Phi"):
+        lb.fit(probit, x, y, method=lb.Augmented({"y": "none"}, method))
+
     def counts(x, y):
         beta = numpyro.sample("beta", dist.Normal(jnp.zeros(2), 1.0).to_event(1))
         with numpyro.plate("data", len(x)):

@@ -29,7 +29,7 @@ from lowerbound.result.fitted import site_records
 from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import History, Restart
-from lowerbound.rewrite.augment import augmented, possible
+from lowerbound.rewrite.augment import augmented, decided, possible
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 
@@ -176,6 +176,8 @@ def augmentation(problem: Problem, method: ByRows, reading: Reading) -> dict[str
     """The first augmentations, of the sites that need one, under which every update is exact."""
     kinds = {site.name: site.distribution for site in reading.model.sites}
     sites = list(dict.fromkeys(residual.site for residual in reading.residuals))
+    if decided(problem.function).intersection(sites):
+        return None
     for names in itertools.product(*(possible(kinds[site]) for site in sites)):
         choices = dict(zip(sites, names, strict=True))
         try:
