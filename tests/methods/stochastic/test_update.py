@@ -140,8 +140,8 @@ def test_an_augmented_fit_goes_on_as_the_program_that_was_given():
     method = lb.Augmented({"y": "polya-gamma"}, lb.CAVI())
     first = lb.fit(logistic, x[:20], y[:20], method=method)
     fit = lb.update(lb.update(first, x[20:40], y[20:40]), x[40:], y[40:])
-    assert fit.function is logistic
-    assert fit.augment == {"y": "polya-gamma"}
+    assert fit.call.function is logistic
+    assert fit.answer.augment == {"y": "polya-gamma"}
     assert set(fit.posterior) == {"beta"}
     assert set(fit.predictive(x[:3], draws=5)) == {"y"}
     # The numbers are those of the augmented program, fitted as it is.
