@@ -63,7 +63,7 @@ def assert_same(found, expected):
     np.testing.assert_array_equal(found.history.elbo, expected.history.elbo)
     np.testing.assert_array_equal(found.history.held_out, expected.history.held_out)
     leaves, structure = jax.tree.flatten(found.q.parameters)
-    others, other = jax.tree.flatten(expected.state)
+    others, other = jax.tree.flatten(expected.q.parameters)
     assert structure == other
     for one, two in zip(leaves, others, strict=True):
         assert one.dtype == two.dtype
