@@ -155,6 +155,8 @@ def scored(fit: Any, draws: Mapping[str, np.ndarray], r_hat: Callable[..., Any])
                 hats.append(hat[index])
     reference = SimpleNamespace(names=names, mean=np.array(means), sd=np.array(sds))
     found = moments(fit, {name.partition("[")[0] for name in names})
+    # NumPyro's draws of what depends on an enumerated site have an axis for its values.
+    found = {s: own for s, own in found.items() if np.shape(own[0]) == draws[s].shape[2:]}
     facts = errors(reference, found)
     missing = facts.pop("missing")
     facts["rhat"] = float(np.nanmax(hats))
