@@ -82,7 +82,7 @@ def augmented_problem(problem: Problem, choices: Mapping[str, str]) -> Problem:
 def _gap(problem: Problem, inner: Planned[Any], answer: Answer) -> tuple[str, ...]:
     """What the augmentation costs, where auxiliary sites have factors of their own."""
     family, naturals = answer.q.family, answer.q.parameters
-    if not isinstance(family, MeanField) or answer.rows is not None:
+    if not isinstance(family, MeanField) or answer.rows is not None or answer.parameters:
         return ()
     with jax.enable_x64(True):
         try:
