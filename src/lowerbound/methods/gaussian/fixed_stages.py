@@ -60,14 +60,18 @@ class FixedAscent(GaussianAscent):
             telling = partial(self.standing, choice, draws=size, starts=starts)
             state, first, aim = yield from told(phase, telling)
             check_proper(target, state)
+            agreed = stage > 0 and first <= AGREED
+            to_come = sizes[stage + 1 :]
+            late = target.seconds(to_come[0] if to_come else size) >= allowance().left
             # More draws do not help an ascent that creeps: it would be as far from their optimum.
-            late = target.seconds(size) >= allowance().left
-            if (stage and (first <= AGREED or state.status == RUNNING)) or late:
+            if agreed or (stage and state.status == RUNNING) or late:
                 break
-        return self.rooted(choice, state, size, starts), self._stop(state, aim, limit, late)
+        cut = late and (state.status == RUNNING or (bool(to_come) and not agreed))
+        return self.rooted(choice, state, size, starts), self._stop(state, aim, limit, cut)
 
-    def _stop(self, state: Ascent, tolerance: float, limit: int, late: bool) -> Stop:
-        if state.status == RUNNING and (allowance().over or late):
+    def _stop(self, state: Ascent, tolerance: float, limit: int, cut: bool) -> Stop:
+        """Why it ends; `cut` where there was no time for the steps or the draws still to come."""
+        if cut or (state.status == RUNNING and allowance().over):
             return self.stopped(allowance().reason)
         if state.status == RUNNING:
             return self.stopped(f"{limit} iterations")

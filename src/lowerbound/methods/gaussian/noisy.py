@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,7 +102,7 @@ class NoisyAscent(GaussianAscent):
         for number in range(2, WINDOWS):
             adam, elbo = windows.run(adam, number, rate)
             yield Standing(Ranked(choice, effort.draws, starts, adam.average), finite(elbo))
-            late = target.seconds(effort.steps * effort.draws) >= allowance().left
+            late = windows.seconds >= allowance().left
             if late:
                 break
             gain = elbo - best
@@ -136,7 +137,7 @@ class _Windows:
     """Windows of steps of one fit."""
 
     def __init__(self, target: Target, columns: int, effort: Effort, seed: int) -> None:
-        self.target, self.effort = target, effort
+        self.target, self.effort, self.took = target, effort, 0.0
         self.program = _program(target, columns, effort)
         with in_precision(target.dtype):
             key = jax.random.key(draw_seed(seed, 0) % 2**31)
@@ -144,22 +145,33 @@ class _Windows:
 
     def run(self, adam: Adam, number: int, rate: float) -> tuple[Adam, float]:
         """One window, and the ELBO in it."""
+        began = time.perf_counter()
         with in_precision(self.target.dtype):
             found, elbo = self.program(adam, self.keys[number], rate, self.target.arguments)
-        return found, float(elbo)
+        elbo, self.took = float(elbo), time.perf_counter() - began
+        return found, elbo
+
+    @property
+    def seconds(self) -> float:
+        """What the next window takes: as long as the last one, or as its points."""
+        points = self.effort.steps * self.effort.draws
+        return max(self.took, self.target.seconds(points))
 
     def begun(self, free: Free) -> tuple[Adam, float, float, tuple[Start, ...]]:
         """The best of some rates after two windows: where it is, the rate, the ELBO; and all."""
         with in_precision(self.target.dtype):
             begun = start(_cast(free, self.target.dtype))
         rates, steps = self.effort.rates, 2 * self.effort.steps
-        trials = [self.run(begun, 0, rate) for rate in rates]
-        later = [self.run(one, 1, rate) for (one, _), rate in zip(trials, rates, strict=True)]
+        later: list[tuple[Adam, float]] = []
+        for rate in rates:
+            if later and 2 * self.seconds > FINDING * allowance().left:
+                break  # where a window takes longer than its points promised
+            later.append(self.run(self.run(begun, 0, rate)[0], 1, rate))
         elbos = np.nan_to_num([elbo for _, elbo in later], nan=-np.inf, neginf=-np.inf)
         best = int(np.argmax(elbos))
         starts = tuple(
             Start(float(elbo), steps, f"stopped: the rate {rate:g} is not the best")
-            for elbo, rate in zip(elbos, rates, strict=True)
+            for elbo, rate in zip(elbos, rates, strict=False)
         )
         return later[best][0], rates[best], float(elbos[best]), starts
 
