@@ -205,5 +205,6 @@ def test_a_report_says_why_an_average_over_draws_falls(tmp_path):
     why = "may fall where a stage with more of them begins"
     for elbo in ([-3.0, -2.0, -1.0], [-3.0, -1.0, -2.0]):
         history = dataclasses.replace(fit.history, elbo=np.array(elbo), seconds=np.arange(3.0))
-        page = lb.report(dataclasses.replace(fit, history=history), tmp_path / "report.html")
+        other = dataclasses.replace(fit.answer, history=history)
+        page = lb.report(dataclasses.replace(fit, answer=other), tmp_path / "report.html")
         assert (why in page.read_text("utf-8")) == (elbo[-1] < elbo[-2])

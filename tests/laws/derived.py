@@ -23,7 +23,7 @@ from lowerbound.compute.prior_state import gaussian_at
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint, energy, gradient, inputs_of, multi_affine
 from lowerbound.joint.points import random_point, restricted
-from lowerbound.joint.terms.domain import OTHER
+from lowerbound.joint.terms.domain import COUNT, OTHER
 from lowerbound.model import Model, trace_model
 from tests.models.case import Arguments, Case
 
@@ -181,7 +181,7 @@ def random_pair(derived: Derived, seed: int) -> dict[str, np.ndarray]:
 def base_measure(derived: Derived, values: Mapping[str, Array]) -> Array:
     """log h(z): the -log z! of latent counts, which energy and entropy both leave out."""
     latents = derived.joint.program.latents
-    counts = [latent.name for latent in latents if latent.domain == "count"]
+    counts = [latent.name for latent in latents if latent.domain is COUNT]
     return -sum((gammaln(values[name] + 1.0).sum() for name in counts), start=jnp.zeros(()))
 
 

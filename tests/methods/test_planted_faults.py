@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lowerbound as lb
+from lowerbound.result.answer import Stop
 from tests.methods import test_conformance as tests
 from tests.methods.fitted import fitted
 from tests.methods.table import WAYS
@@ -61,15 +62,15 @@ RECORDS = {
         tests.test_the_plan_is_what_explain_returned,
     ),
     "another method": (
-        lambda fit: replace(fit, method="CAVI(restarts=2)"),
+        lambda fit: replace(fit, call=replace(fit.call, method="CAVI(restarts=2)")),
         tests.test_the_method_is_the_one_asked_for,
     ),
     "another bound": (
-        lambda fit: replace(fit, elbo=fit.elbo * (1 + 1e-6)),
+        lambda fit: replace(fit, answer=replace(fit.answer, elbo=fit.elbo * (1 + 1e-6))),
         tests.test_the_history_ends_at_the_elbo,
     ),
     "a reason of another outcome": (
-        lambda fit: replace(fit, stop_reason="stopped: reached max_sweeps=2000"),
+        lambda fit: replace(fit, stop=Stop(False, "reached max_sweeps=2000")),
         tests.test_the_stop_reason,
     ),
 }

@@ -468,22 +468,23 @@ def test_it_watches_no_held_out_data():
 
 
 @pytest.mark.parametrize(
-    ("asked", "what", "why"),
+    ("asked", "what", "why", "drop"),
     [
-        ({"devices": "all"}, "computing got devices=", "runs on one device"),
+        ({"devices": "all"}, "computing got devices=", "runs on one device", "them"),
         (
             {"precision": "float32"},
             'computing got precision="float32"',
             "computes in double precision",
+            "it",
         ),
     ],
 )
-def test_one_device_in_double_precision(asked, what, why):
+def test_one_device_in_double_precision(asked, what, why, drop):
     with lb.computing(**asked):
         text = message(errors.ArgumentError, many_means, *normals(0), method=lb.CAVI())
     assert text == (
         f"{what} with lb.CAVI() for a model with numpyro.param sites, which {why}.\n"
-        "Expected a model of latent sites alone. Drop it, give the parameters priors with "
+        f"Expected a model of latent sites alone. Drop {drop}, give the parameters priors with "
         "numpyro.sample, or fix them with numpyro.handlers.substitute."
     )
 
