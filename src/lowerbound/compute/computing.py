@@ -53,7 +53,7 @@ def computing(*, precision: str | None = None, devices: Any = None) -> Iterator[
         sequence of JAX devices or a mesh of one axis; by default one device.
 
     >>> with lb.computing(precision="float32"):
-    ...     fit = lb.fit(coin, y)
+    ...     fit = lb.fit(coin, np.array([1, 0, 1]))
     >>> fit.precision
     'float32'
     """
