@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -56,7 +58,7 @@ def carry_out(
         stop = course.stop
         answer = planned.finish(course.state, course.trace, stop)
     if not stop.converged and stop.remedy:
-        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=4)
+        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=_callers())
     problem = planned.problem
     return as_fit(problem, planned.plan, planned.records, repr(method), answer, stop)
 
@@ -133,3 +135,11 @@ def _document(
         "seconds": np.asarray(trace.seconds),
         "stop": None if stop is None else dict(vars(stop)),
     }
+
+
+def _callers() -> int:
+    """How many frames up the user's own line is, for a warning."""
+    package, level, frame = str(Path(__file__).parent.parent), 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
