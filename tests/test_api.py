@@ -134,8 +134,9 @@ def test_a_flat_prior_with_a_proper_posterior_fits():
 
 def test_stopping_early_warns_and_tolerance_zero_does_not():
     x, _ = clusters()
-    with pytest.warns(errors.ConvergenceWarning, match="max_sweeps=3"):
+    with pytest.warns(errors.ConvergenceWarning, match="max_sweeps=3") as warned:
         early = lb.fit(mixture, x, K=3, method=lb.CAVI(max_sweeps=3, tolerance=1e-14))
+    assert warned[0].filename == __file__  # the user's own line
     assert not early.converged
     assert early.stop_reason == "stopped: reached max_sweeps=3"
     with warnings.catch_warnings():
