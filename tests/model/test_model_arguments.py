@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lowerbound.errors import ArgumentError, DataTypeError
-from lowerbound.model.arguments import split_arguments
+from lowerbound.model.inputs.arguments import split_arguments
 
 
 def program(x, y=None, *rest, covariates=None, K=3, **options):

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from lowerbound.errors import ArgumentError, DataTypeError, EmptyDataError, RowError, StreamError
-from lowerbound.model.arguments import split_arguments
+from lowerbound.model.inputs.arguments import split_arguments
 from lowerbound.source.batches import Batches
 from lowerbound.source.call import open_call
 from lowerbound.source.stream import stream

@@ -5,8 +5,8 @@ records of sites and plates; `Model.run` gives the density of every site at give
 `Model.log_density` is NumPyro's own. No other package reads a NumPyro trace.
 """
 
-from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import Density
+from lowerbound.model.inputs.arguments import Arguments
 from lowerbound.model.sites import Model, Plate, Site
 from lowerbound.model.trace import trace_model
 

@@ -13,9 +13,9 @@ from numpyro.distributions import Distribution
 
 from lowerbound.errors import ParameterSiteError, ShapeError, SubsampledPlateError
 from lowerbound.errors.wording import first_line
-from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
+from lowerbound.model.inputs.arguments import Arguments
 from lowerbound.model.looking import Sight, seen
 from lowerbound.model.program import Inspector, Message, PriorDraw, Subsampled, execute
 from lowerbound.model.sites import Plate

@@ -14,8 +14,8 @@ from jax import Array
 from numpyro.distributions.constraints import Constraint
 from numpyro.infer.util import log_density
 
-from lowerbound.model.arguments import Arguments
 from lowerbound.model.density import Density, density_of
+from lowerbound.model.inputs.arguments import Arguments
 from lowerbound.model.looking import Sight, seen
 from lowerbound.model.program import (
     Given,

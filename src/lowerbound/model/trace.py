@@ -16,12 +16,12 @@ from numpyro.distributions.constraints import Constraint
 from lowerbound.compiled import jit
 from lowerbound.errors import EmptyDataError, LowerboundError, ShapeError, UnsupportedModelError
 from lowerbound.errors.wording import first_line
-from lowerbound.model.arguments import Arguments, split_arguments
 from lowerbound.model.dependence import restrict
+from lowerbound.model.inputs.arguments import Arguments, split_arguments
+from lowerbound.model.inputs.missing import missing_masks
+from lowerbound.model.inputs.numbers import check_numbers
 from lowerbound.model.looking import is_inspection, least_sight
-from lowerbound.model.missing import missing_masks
 from lowerbound.model.narrow import is_about_types, narrowed
-from lowerbound.model.numbers import check_numbers
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.user_lines import error_line, error_site

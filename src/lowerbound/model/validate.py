@@ -15,8 +15,8 @@ from lowerbound.errors import (
     SupportError,
     UnusedDataError,
 )
-from lowerbound.model.arguments import Arguments
 from lowerbound.model.dependence import dependence
+from lowerbound.model.inputs.arguments import Arguments
 from lowerbound.model.record import Record
 from lowerbound.model.sites import Model, Site
 

@@ -17,7 +17,7 @@ from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.model import Model, trace_model
-from lowerbound.model.arguments import split_arguments
+from lowerbound.model.inputs.arguments import split_arguments
 from lowerbound.result.closed_form import exact_densities
 from lowerbound.result.new_rows import (
     log_densities,

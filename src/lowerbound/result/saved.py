@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 
 from lowerbound.errors import ArgumentError, StorageError
-from lowerbound.model.arguments import split_arguments
+from lowerbound.model.inputs.arguments import split_arguments
 
 
 @dataclass(frozen=True)

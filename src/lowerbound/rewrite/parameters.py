@@ -21,8 +21,8 @@ from numpyro.primitives import Messenger
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
 from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model import Model, trace_model
-from lowerbound.model.arguments import split_arguments
 from lowerbound.model.dependence import evaluator
+from lowerbound.model.inputs.arguments import split_arguments
 from lowerbound.model.looking import Sight, least_sight, seen
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
 from lowerbound.model.validate import describe

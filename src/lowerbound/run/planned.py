@@ -81,12 +81,12 @@ class Stepped(ABC, Generic[S]):
         """Work on, up to the unit `until` or less."""
 
     def document(self, state: S) -> dict[str, Any]:
-        """A state as arrays and plain values, for a checkpoint."""
-        raise NotImplementedError
+        """A state as arrays and plain values, for a checkpoint; of methods that have these."""
+        raise NotImplementedError(f"{self.title} keeps no checkpoints, and must not declare them.")
 
     def restored(self, document: Mapping[str, Any]) -> S:
         """The state that `document` describes."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.title} keeps no checkpoints, and must not declare them.")
 
 
 class Planned(Stepped[S]):

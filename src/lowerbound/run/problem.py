@@ -14,7 +14,7 @@ from lowerbound.compute.engine import derived
 from lowerbound.errors import ParameterSiteError
 from lowerbound.joint import Joint
 from lowerbound.model import Model, trace_model
-from lowerbound.model.leaves import Column, is_leaf
+from lowerbound.model.inputs.leaves import Column, is_leaf
 from lowerbound.rewrite.parameters import Parameters, find_parameters, parametrised_model
 
 R = TypeVar("R")

@@ -19,8 +19,8 @@ from lowerbound.compute.versions import versions
 from lowerbound.errors import ArgumentError, NotPlainError, ResumeWarning, StorageError
 from lowerbound.joint.derive import trace_program
 from lowerbound.model import Model
-from lowerbound.model.arguments import named_leaves
-from lowerbound.model.leaves import (
+from lowerbound.model.inputs.arguments import named_leaves
+from lowerbound.model.inputs.leaves import (
     Column,
     column_array,
     is_data,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.errors import DataTypeError, EmptyDataError
-from lowerbound.model.leaves import (
+from lowerbound.model.inputs.leaves import (
     column_array,
     is_frame,
     is_sparse,

@@ -10,8 +10,8 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lowerbound.errors import ArgumentError, RowError, StreamError
-from lowerbound.model.arguments import named_leaves, put_back
-from lowerbound.model.leaves import Column, is_data
+from lowerbound.model.inputs.arguments import named_leaves, put_back
+from lowerbound.model.inputs.leaves import Column, is_data
 from lowerbound.source.arrays import Rows, open_rows
 
 Batch = dict[str, np.ndarray]

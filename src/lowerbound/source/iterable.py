@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from lowerbound.errors import RowError, StreamError
-from lowerbound.model.leaves import Column, column_array, column_names, is_table, table_columns
+from lowerbound.model.inputs.leaves import (
+    Column,
+    column_array,
+    column_names,
+    is_table,
+    table_columns,
+)
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, Streamed, batch_sizes, not_finite
 from lowerbound.source.regroup import length, regroup

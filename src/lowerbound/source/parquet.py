@@ -12,7 +12,7 @@ import numpy as np
 
 from lowerbound.errors import RowError, StreamError
 from lowerbound.errors.wording import first_line
-from lowerbound.model.leaves import Column
+from lowerbound.model.inputs.leaves import Column
 from lowerbound.source.arrays import row_dtype
 from lowerbound.source.call import Batch, Order, Streamed, not_finite
 from lowerbound.source.files_read import file_paths, pyarrow

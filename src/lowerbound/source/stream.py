@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from lowerbound.errors import StreamError
-from lowerbound.model.leaves import Column, column_names, is_frame, is_table
+from lowerbound.model.inputs.leaves import Column, column_names, is_frame, is_table
 from lowerbound.source.arrays import Rows, column_rows
 from lowerbound.source.iterable import open_iterable
 from lowerbound.source.parquet import open_parquet

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from lowerbound.errors import CorpusError, CorpusTypeError, CountError, VocabularyError
-from lowerbound.model.leaves import (
+from lowerbound.model.inputs.leaves import (
     column_array,
     column_names,
     table_columns,

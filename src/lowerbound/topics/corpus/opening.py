@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowerbound.errors import CorpusError, CorpusTypeError
-from lowerbound.model.leaves import is_frame, is_sparse, is_table
+from lowerbound.model.inputs.leaves import is_frame, is_sparse, is_table
 from lowerbound.topics.corpus.counts import from_dense, from_documents, from_frame, from_sparse
 from lowerbound.topics.corpus.files import is_paths, stream_files
 from lowerbound.topics.corpus.streams import (

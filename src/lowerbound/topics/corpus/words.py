@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from lowerbound.errors import CorpusError, CorpusTypeError, VocabularyError
-from lowerbound.model.leaves import is_frame, is_sparse, is_table
+from lowerbound.model.inputs.leaves import is_frame, is_sparse, is_table
 from lowerbound.topics.corpus.counts import (
     WORDS,
     from_dense,

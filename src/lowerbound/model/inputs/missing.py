@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.errors import MissingDataError
-from lowerbound.model.arguments import Arguments
+from lowerbound.model.inputs.arguments import Arguments
 from lowerbound.model.record import Entry, Record, record
 
 

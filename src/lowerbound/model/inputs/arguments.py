@@ -12,7 +12,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 
 from lowerbound.errors import ArgumentError, DataTypeError, StreamError
-from lowerbound.model.leaves import Column, is_data, is_leaf, whole_array
+from lowerbound.model.inputs.leaves import Column, is_data, is_leaf, whole_array
 
 
 @dataclass(frozen=True)
