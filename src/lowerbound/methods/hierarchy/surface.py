@@ -1,0 +1,30 @@
+"""The function of the hyperparameters that is integrated: what the inner problem gives at t."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The best q(z | t) at one t, z ~ N(loc, P^-1) with P sparse.
+
+    t: (k,). value: L(t) = log p(theta) + log |dtheta/dt| + the bound given theta; -inf where there
+    is none. slope: dL/dt (k,), None where it was not asked for. loc: (d,). precision: (nnz,), the
+    entries of P in the order of its pattern. variance: (d,), the diagonal of P^-1.
+    """
+
+    t: np.ndarray
+    value: float
+    slope: np.ndarray | None
+    loc: np.ndarray
+    precision: np.ndarray
+    variance: np.ndarray
+
+
+# t, what to start from (the nearest that is known), and whether the slope is wanted. None, or a
+# value of -inf, where the inner problem has no answer.
+Surface = Callable[[np.ndarray, Solved | None, bool], Solved | None]
