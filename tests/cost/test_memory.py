@@ -10,7 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.ascent.adam import start, window
+from lowerbound.ascent.adam import start
+from lowerbound.ascent.few_draws import window
 from lowerbound.cost import Limits, limits, mapped, parts, peak_bytes, run_bytes
 from lowerbound.cost.memory import SHARE
 from lowerbound.errors import TooLargeError

@@ -22,7 +22,8 @@ from lowerbound.joint.latents import Latent
 from lowerbound.joint.rules.interpret import interpret
 from lowerbound.joint.terms.domain import COUNT, DISCRETE, MATRIX, POSITIVE, REAL, SIMPLEX, UNIT
 from lowerbound.joint.terms.expression import evaluate, spread
-from lowerbound.joint.terms.labelled import Constant, Factor, Gather, Label, Term
+from lowerbound.joint.terms.indices import Gather, Label
+from lowerbound.joint.terms.labelled import Constant, Factor, Term
 from lowerbound.joint.terms.value import Poison, Value, lift
 
 DOMAINS = {d.name: d for d in (REAL, POSITIVE, UNIT, SIMPLEX, MATRIX, DISCRETE, COUNT)}

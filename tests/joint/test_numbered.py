@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowerbound.joint.terms.expression import array_key
-from lowerbound.joint.terms.labelled import Gather, Label
+from lowerbound.joint.terms.indices import Gather, Label
 from lowerbound.joint.terms.numbered import Numbered
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from lowerbound.errors.roots import LowerboundError, LowerboundWarning
 
 
@@ -22,3 +25,12 @@ class MissingPackageError(LowerboundError, ImportError):
 
     def __init__(self, needs: str, extra: str) -> None:
         super().__init__(f'{needs}.\nInstall it: pip install "lowerbound[{extra}]".')
+
+
+@contextmanager
+def needed(needs: str, extra: str) -> Iterator[None]:
+    """Imports of a package that only some tasks need."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackageError(needs, extra) from error

@@ -23,7 +23,7 @@ from lowerbound.joint.rules.elementwise import NAMED
 from lowerbound.joint.rules.interpret import RULES, interpret
 from lowerbound.joint.templates.table import TEMPLATES
 from lowerbound.joint.terms.expression import OPERATIONS
-from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.value import (
     Operand,
     Poison,

@@ -12,7 +12,8 @@ from numpyro.distributions import constraints
 
 from lowerbound.joint.blocks.kind import FAMILIES
 from lowerbound.joint.terms.domain import DISCRETE, INTERVAL, OTHER, POSITIVE, UNIT, Domain
-from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Label, Term
+from lowerbound.joint.terms.indices import Label
+from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term
 from lowerbound.joint.terms.value import Value, atom_value
 from lowerbound.model import Site
 

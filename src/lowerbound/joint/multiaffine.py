@@ -27,7 +27,7 @@ from lowerbound.joint.derive import (
 from lowerbound.joint.energy.integrals import build
 from lowerbound.joint.energy.summands import Store, Summand, UnreadableError, compile_terms
 from lowerbound.joint.latents import Latent
-from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.normal import fuse, projections_of, without_projections
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model

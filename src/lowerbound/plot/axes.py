@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lowerbound.errors import MissingPackageError
+from lowerbound.errors.storage import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,11 +18,8 @@ PALE = "#E6E6E6"
 
 def pyplot() -> Any:
     """Matplotlib's pyplot, or an error that says how to install it."""
-    try:
+    with needed("Plots need Matplotlib, which is not installed", "plot"):
         import matplotlib.pyplot as plt
-    except ImportError as error:
-        needs = "Plots need Matplotlib, which is not installed"
-        raise MissingPackageError(needs, "plot") from error
     return plt
 
 

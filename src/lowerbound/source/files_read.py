@@ -7,7 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from lowerbound.errors import MissingPackageError, PathError
+from lowerbound.errors import PathError
+from lowerbound.errors.storage import needed
 
 
 def file_paths(source: Any, kinds: Collection[str], error: type[PathError]) -> list[Path]:
@@ -29,12 +30,9 @@ def file_paths(source: Any, kinds: Collection[str], error: type[PathError]) -> l
 
 def pyarrow() -> Any:
     """Pyarrow with what reads Parquet, or an error that says how to install it."""
-    try:
+    with needed("Reading Parquet files needs pyarrow", "stream"):
         import pyarrow
         import pyarrow.compute
         import pyarrow.parquet
         import pyarrow.types
-    except ImportError as error:
-        needs = "Reading Parquet files needs pyarrow"
-        raise MissingPackageError(needs, "stream") from error
     return pyarrow

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.ascent.adam import direction, moments, usable
+from lowerbound.ascent.few_draws import by_scale
 from lowerbound.ascent.rows.objective import Data, Free, Objective
 from lowerbound.ascent.rows.row_gaussians import Block
 
 STEPS = 100  # of a window
-_FIRST, _SECOND, _TINY = 0.9, 0.99, 1e-12
 _NARROWER = 0.5  # of log scales, where log p is not finite at a draw
 
 
@@ -61,18 +62,12 @@ def window(
         given = data if index is None else objective.take(data, index)
 
         def bound(point: Point) -> Array:
-            return objective.elbo(*point, noise, given, weights)
+            return jnp.mean(objective.bounds(*point, noise, given, weights))
 
         value, slope = jax.value_and_grad(bound)(here.now)
-        slope = _by_scale(slope, here.now)
-        fine = (
-            jnp.isfinite(value)
-            & jnp.stack([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope)]).all()
-        )
-        slope = jax.tree.map(lambda g: jnp.where(fine, g, 0.0), slope)
+        fine, slope = usable(value, _by_scale(slope, here.now))
         counts, steps = here.counts + 1, here.steps + 1
-        first = jax.tree.map(lambda m, g: _FIRST * m + (1 - _FIRST) * g, here.first, slope)
-        second = jax.tree.map(lambda v, g: _SECOND * v + (1 - _SECOND) * g**2, here.second, slope)
+        first, second = moments(here.first, here.second, slope)
         ahead = _ahead(first, second, counts, steps)
         ahead = _by_scale(ahead, here.now)
         go = jnp.where(fine, rate, 0.0)
@@ -124,22 +119,17 @@ def _noise(key: Array, draws: int, point: Point) -> tuple[Array, Array]:
 
 def _by_scale(tree: Point, point: Point) -> Point:
     """Means are measured by their own scales, before and after a step."""
-
-    def scaled(block: Block, own: Block) -> Block:
-        return {**block, "loc": block["loc"] * jnp.exp(own["log_scale"])}
-
-    return Point(tree.free, scaled(tree.own, point.own), scaled(tree.shared, point.shared))
+    return Point(tree.free, by_scale(tree.own, point.own), by_scale(tree.shared, point.shared))
 
 
 def _ahead(first: Point, second: Point, counts: Array, steps: Array) -> Point:
     """The direction of a step; rows have come their own number of steps."""
 
-    def direction(m: Array, v: Array, count: Array) -> Array:
-        count = count.reshape(count.shape + (1,) * (m.ndim - count.ndim))
-        return (m / (1 - _FIRST**count)) / (jnp.sqrt(v / (1 - _SECOND**count)) + _TINY)
+    def one(m: Array, v: Array, count: Array) -> Array:
+        return direction(m, v, count.reshape(count.shape + (1,) * (m.ndim - count.ndim)))
 
     def all_of(first: Any, second: Any, count: Array) -> Any:
-        return jax.tree.map(lambda m, v: direction(m, v, count), first, second)
+        return jax.tree.map(lambda m, v: one(m, v, count), first, second)
 
     return Point(
         all_of(first.free, second.free, steps),

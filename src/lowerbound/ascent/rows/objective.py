@@ -108,18 +108,6 @@ class Objective:
         with rows, numpyro.validation_enabled(False), model._mode():
             return -jnp.asarray(potential_energy(program, args, kwargs, parts))
 
-    def elbo(
-        self,
-        free: Free,
-        own: Block,
-        shared: Block,
-        noise: tuple[Array, Array],
-        data: Data,
-        weights: Array | None,
-    ) -> Array:
-        """The ELBO over draws: noise (draws, rows, d) of the rows, and (draws, d) of the rest."""
-        return jnp.mean(self.bounds(free, own, shared, noise, data, weights))
-
     def bounds(
         self,
         free: Free,
@@ -129,7 +117,7 @@ class Objective:
         data: Data,
         weights: Array | None,
     ) -> Array:
-        """The terms of that average, one for each draw."""
+        """The ELBO at each draw: noise (draws, rows, d) of the rows, and (draws, d) of the rest."""
 
         def one(pair: tuple[Array, Array]) -> Array:
             return self.log_joint(free, moved(own, pair[0]), moved(shared, pair[1]), data, weights)

@@ -52,7 +52,8 @@ def polished(
     def slope(own: Objective) -> Any:
         def loss(vector: Any, noise: Any, data: Data) -> Any:
             moved: Point = shape(vector)
-            return -own.elbo(moved.free, moved.own, moved.shared, noise, data, None)
+            bounds = own.bounds(moved.free, moved.own, moved.shared, noise, data, None)
+            return -jnp.mean(bounds)
 
         return jax.value_and_grad(loss)
 

@@ -16,10 +16,11 @@ from numpyro.distributions import Distribution
 
 from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
 from lowerbound.joint.blocks.block import Block, Layout
-from lowerbound.joint.blocks.kind import Misfit, Observed, Restriction, Uses
+from lowerbound.joint.blocks.kind import Extras, Misfit, Observed, Restriction, Uses
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import COUNT, DISCRETE
-from lowerbound.joint.terms.labelled import Atom, Label, align, varies
+from lowerbound.joint.terms.indices import Label, align, varies
+from lowerbound.joint.terms.labelled import Atom
 
 __all__ = ["Categorical", "Multinomial", "Poisson"]
 
@@ -149,25 +150,14 @@ class Categorical(ExponentialFamily):
         return {"indicator": one}
 
 
-@dataclass(frozen=True)
-class Multinomial(ExponentialFamily):
-    """Counts x of K = `dim` categories that sum to `total` (an extra, shape `batch_shape`).
+class Counts(ExponentialFamily):
+    """Counts x with the statistic x and the base measure h(x) = 1/x!."""
 
-    Natural count = logits, shape `batch_shape` + (K,); base measure h(x) = prod_k 1/x_k!.
-    """
-
-    dim: int
-
-    kind: ClassVar[str] = "multinomial"
-    name: ClassVar[str] = "Multinomial"
     domains: ClassVar = (COUNT,)
     atoms: ClassVar = {("power", 1.0): "count"}
     value: ClassVar[str] = "x"
-    alone: ClassVar[bool] = False
     based: ClassVar[bool] = True
-    traced: ClassVar[bool] = False  # NumPyro must see the totals
     statistic_names: ClassVar[tuple[str, ...]] = ("count",)
-    extra_names: ClassVar[tuple[str, ...]] = ("total",)
 
     @classmethod
     def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
@@ -178,6 +168,26 @@ class Multinomial(ExponentialFamily):
     def log_base(cls, values: Array) -> Array:
         """-log x!."""
         return -gammaln(values + 1.0)
+
+    def statistics(self, values: Mapping[str, Array]) -> Mean:
+        """The counts themselves."""
+        return {"count": as_float(values["x"])}
+
+
+@dataclass(frozen=True)
+class Multinomial(Counts):
+    """Counts x of K = `dim` categories that sum to `total` (an extra, shape `batch_shape`).
+
+    Natural count = logits, shape `batch_shape` + (K,); base measure h(x) = prod_k 1/x_k!.
+    """
+
+    dim: int
+
+    kind: ClassVar[str] = "multinomial"
+    name: ClassVar[str] = "Multinomial"
+    alone: ClassVar[bool] = False
+    traced: ClassVar[bool] = False  # NumPyro must see the totals
+    extra_names: ClassVar[tuple[str, ...]] = ("total",)
 
     @classmethod
     def restriction(cls, seen: Observed) -> Restriction | None:
@@ -204,11 +214,7 @@ class Multinomial(ExponentialFamily):
 
     @classmethod
     def point(
-        cls,
-        latent: Latent,
-        rng: np.random.Generator,
-        moved: float,
-        extras: Mapping[str, np.ndarray],
+        cls, latent: Latent, rng: np.random.Generator, moved: float, extras: Extras
     ) -> np.ndarray:
         """Random counts with the observed sums."""
         shape, total = latent.shape, extras["total"]
@@ -220,10 +226,6 @@ class Multinomial(ExponentialFamily):
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of the counts."""
         return {"count": (*self.batch_shape, self.dim)}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The counts themselves."""
-        return {"count": as_float(values["x"])}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = total * log sum_k exp(logit_k) - log total!."""
@@ -289,34 +291,15 @@ class Multinomial(ExponentialFamily):
 
 
 @dataclass(frozen=True)
-class Poisson(ExponentialFamily):
+class Poisson(Counts):
     """Counts x with natural count = log rate, shape `batch_shape`, and h(x) = 1/x!."""
 
     kind: ClassVar[str] = "poisson"
     name: ClassVar[str] = "Poisson"
-    domains: ClassVar = (COUNT,)
-    atoms: ClassVar = {("power", 1.0): "count"}
-    value: ClassVar[str] = "x"
-    based: ClassVar[bool] = True
-    statistic_names: ClassVar[tuple[str, ...]] = ("count",)
-
-    @classmethod
-    def misfit(cls, latent: Latent, uses: Uses, sequential: bool = False) -> Misfit | None:
-        """Counts without their factorials, too."""
-        return super().misfit(latent, uses, sequential) or without_factorial(latent, uses)
-
-    @classmethod
-    def log_base(cls, values: Array) -> Array:
-        """-log x!."""
-        return -gammaln(values + 1.0)
 
     def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of the counts."""
         return {"count": self.batch_shape}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The counts themselves."""
-        return {"count": as_float(values["x"])}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = rate."""

@@ -12,7 +12,8 @@ from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import INTERVAL, POSITIVE, UNIT
 from lowerbound.joint.terms.expression import Expression, text
 from lowerbound.joint.terms.functions import Element, Functions
-from lowerbound.joint.terms.labelled import Atom, Factor, Label
+from lowerbound.joint.terms.indices import Label
+from lowerbound.joint.terms.labelled import Atom, Factor
 
 MOST_NUMBERS = 200_000  # in a statistic, each evaluated at every node of a quadrature
 

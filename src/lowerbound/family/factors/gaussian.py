@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,25 +26,45 @@ from lowerbound.family.numerics.definite import (
     times_vector,
 )
 from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read
-from lowerbound.joint.blocks.gaussians import factors_of, read_vector
+from lowerbound.joint.blocks.gaussians import Found, factors_of, read_vector
 from lowerbound.joint.blocks.kind import Scale
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.labelled import Atom, Factor, Label
+from lowerbound.joint.terms.indices import Label
+from lowerbound.joint.terms.labelled import Atom, Factor
 
 __all__ = ["MultivariateNormal", "Normal"]
 
 LOG_TWO_PI = math.log(2 * math.pi)
-SQUARES: Final[Mapping[str | tuple[str, float], str]] = {("power", 1.0): "x", ("power", 2.0): "x2"}
 
 
-def not_quadratic(atom: Atom, otherwise: str) -> str:
-    """Why a function of a real site fits no Gaussian factor."""
-    return "it is not quadratic in a Gaussian" if atom.function == "power" else otherwise
+class Squares(ExponentialFamily):
+    """Real numbers with the statistics x and x^2, of shape `batch_shape` each."""
+
+    domains: ClassVar = (REAL,)
+    atoms: ClassVar = {("power", 1.0): "x", ("power", 2.0): "x2"}
+    formula: ClassVar[str] = "{z}, {z}^2"
+    value: ClassVar[str] = "x"
+    statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
+
+    @classmethod
+    def reason(cls, atom: Atom) -> str:
+        """Powers beyond the second are said to be that."""
+        beyond = atom.function == "power"
+        return "it is not quadratic in a Gaussian" if beyond else super().reason(atom)
+
+    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of x and x^2: `batch_shape` each."""
+        return {"x": self.batch_shape, "x2": self.batch_shape}
+
+    def statistics(self, values: Mapping[str, Array]) -> Mean:
+        """The value and its square."""
+        x = values["x"]
+        return {"x": x, "x2": x * x}
 
 
 @dataclass(frozen=True)
-class Normal(ExponentialFamily):
+class Normal(Squares):
     """Independent normals with statistics x and x^2 (the factors q(mu_k) of eq:gmm-mf-family).
 
     With precision Lambda and mean m, natural x = Lambda m and natural x2 = -Lambda/2, both of
@@ -55,17 +76,7 @@ class Normal(ExponentialFamily):
 
     kind: ClassVar[str] = "normal"
     name: ClassVar[str] = "Normal"
-    domains: ClassVar = (REAL,)
-    atoms: ClassVar = SQUARES
-    formula: ClassVar[str] = "{z}, {z}^2"
-    value: ClassVar[str] = "x"
     located: ClassVar[bool] = True
-    statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
-
-    @classmethod
-    def reason(cls, atom: Atom) -> str:
-        """Powers beyond the second are said to be that."""
-        return not_quadratic(atom, super().reason(atom))
 
     @classmethod
     def describes(cls, latent: Latent) -> bool:
@@ -80,15 +91,6 @@ class Normal(ExponentialFamily):
         ((name, layout),) = group.layouts.items()
         flat = Layout(layout.shape, tuple(range(len(layout.shape))))
         return Block(0, cls, {name: flat}, layout.shape)
-
-    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of x and x^2: `batch_shape` each."""
-        return {"x": self.batch_shape, "x2": self.batch_shape}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The value and its square."""
-        x = values["x"]
-        return {"x": x, "x2": x * x}
 
     def log_normalizer(self, natural: Mapping[str, Array]) -> Array:
         """A = Lambda m^2 / 2 - log(Lambda)/2 + log(2 pi)/2."""
@@ -151,8 +153,31 @@ class Normal(ExponentialFamily):
         return {"x": mean["x"]}
 
 
+class Joined(ExponentialFamily):
+    """A block of Gaussian sites under one quadratic form, with a site that scales it or none."""
+
+    domains: ClassVar = (REAL,)
+    value: ClassVar[str] = "x"
+    alone: ClassVar[bool] = False
+    located: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def product(cls, block: Block, found: Found, private: set[Label]) -> Read | None:
+        """The statistic that a product of factors of the scale and of Gaussian entries is."""
+
+    @classmethod
+    def read(
+        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
+    ) -> list[Read] | None:
+        """One statistic has all factors."""
+        found = factors_of(block, factors)
+        read = None if found is None else cls.product(block, found, private)
+        return None if read is None else [read]
+
+
 @dataclass(frozen=True)
-class MultivariateNormal(ExponentialFamily):
+class MultivariateNormal(Joined):
     """Independent normal vectors of length `dim` with statistics x and x x'.
 
     With precision matrix Lambda and mean m, natural x = Lambda m, shape `batch_shape` + (D,), and
@@ -163,10 +188,6 @@ class MultivariateNormal(ExponentialFamily):
 
     kind: ClassVar[str] = "gaussian"
     name: ClassVar[str] = "MultivariateNormal"
-    domains: ClassVar = (REAL,)
-    value: ClassVar[str] = "x"
-    alone: ClassVar[bool] = False
-    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("x", "xx")
 
     @classmethod
@@ -192,13 +213,9 @@ class MultivariateNormal(ExponentialFamily):
         return ("xx",)
 
     @classmethod
-    def read(
-        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
-    ) -> list[Read] | None:
+    def product(cls, block: Block, found: Found, private: set[Label]) -> Read | None:
         """One entry of x, or two of x x'."""
-        found = factors_of(block, factors)
-        read = None if found is None else read_vector(block, ("x", "xx"), found[1])
-        return None if read is None else [read]
+        return read_vector(block, ("x", "xx"), found[1])
 
     @classmethod
     def text(cls, block: Block, site: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,8 +15,8 @@ from jax.scipy.special import digamma, gammaln
 from numpyro.distributions import Distribution
 
 from lowerbound.errors import ArgumentError
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.factors.gaussian import LOG_TWO_PI
+from lowerbound.family.exponential import Mean, Natural, Values
+from lowerbound.family.factors.gaussian import LOG_TWO_PI, Joined
 from lowerbound.family.factors.precision import (
     Gamma,
     draw_power_of_gamma,
@@ -35,16 +35,15 @@ from lowerbound.family.numerics.definite import (
 )
 from lowerbound.family.numerics.special import gamma_shape, interior
 from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read, same_index
-from lowerbound.joint.blocks.gaussians import factors_of, flattened, matched_axes, read_vector
+from lowerbound.joint.blocks.gaussians import Found, flattened, matched_axes, read_vector
 from lowerbound.joint.blocks.kind import Scale
-from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.labelled import Atom, Factor, Index, Label
+from lowerbound.joint.terms.indices import Label
 
 __all__ = ["NormalGamma"]
 
 
 @dataclass(frozen=True)
-class NormalGamma(ExponentialFamily):
+class NormalGamma(Joined):
     """x given tau = z**power is Normal(m, (tau Lambda)^-1); tau is Gamma(a, b): q(beta, tau).
 
     The block of app:bayes_linear_regression. x has shape `batch_shape` + `event_shape` (size D)
@@ -60,10 +59,6 @@ class NormalGamma(ExponentialFamily):
 
     kind: ClassVar[str] = "normal_gamma"
     name: ClassVar[str] = "Normal-Gamma"
-    domains: ClassVar = (REAL,)
-    value: ClassVar[str] = "x"
-    alone: ClassVar[bool] = False
-    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("log", "power", "px", "pxx")
 
     @classmethod
@@ -103,23 +98,11 @@ class NormalGamma(ExponentialFamily):
         return ("pxx",) if static["full"] else ()
 
     @classmethod
-    def read(
-        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
-    ) -> list[Read] | None:
+    def product(cls, block: Block, found: Found, private: set[Label]) -> Read | None:
         """Log z, or tau times at most two entries of x."""
-        found = factors_of(block, factors)
-        if found is None or len(found[0]) != 1:
+        scales, gaussians = found
+        if len(scales) != 1:
             return None
-        read = cls._read(block, *found)
-        return None if read is None else [read]
-
-    @classmethod
-    def _read(
-        cls,
-        block: Block,
-        scales: Sequence[Factor[Atom]],
-        gaussians: Sequence[tuple[str, tuple[Index, ...]]],
-    ) -> Read | None:
         where = scales[0].index
         name = Gamma.statistic_of(scales[0].atom, block.static)
         if not gaussians:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,21 +14,20 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from numpyro.distributions import Distribution
 
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
-from lowerbound.family.factors.gaussian import LOG_TWO_PI
+from lowerbound.family.exponential import Mean, Natural, Values
+from lowerbound.family.factors.gaussian import LOG_TWO_PI, Joined
 from lowerbound.family.factors.precision import Wishart, bartlett
 from lowerbound.family.numerics.definite import log_determinant, symmetric, times_vector
 from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read, same_index
-from lowerbound.joint.blocks.gaussians import factors_of
+from lowerbound.joint.blocks.gaussians import Found
 from lowerbound.joint.blocks.kind import Scale
-from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.labelled import Atom, Factor, Index, Label, index_key
+from lowerbound.joint.terms.indices import Label, index_key
 
 __all__ = ["NormalWishart"]
 
 
 @dataclass(frozen=True)
-class NormalWishart(ExponentialFamily):
+class NormalWishart(Joined):
     """x given L is Normal(m, (kappa L)^-1) in `dim` dimensions; L is Wishart: q(mu, Lambda).
 
     The block of app:cavi. L (the value z) has density proportional to
@@ -41,10 +40,6 @@ class NormalWishart(ExponentialFamily):
 
     kind: ClassVar[str] = "normal_wishart"
     name: ClassVar[str] = "Normal-Wishart"
-    domains: ClassVar = (REAL,)
-    value: ClassVar[str] = "x"
-    alone: ClassVar[bool] = False
-    located: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("matrix", "logdet", "px", "xpx")
 
     @classmethod
@@ -68,24 +63,12 @@ class NormalWishart(ExponentialFamily):
         return ("matrix",)
 
     @classmethod
-    def read(
-        cls, block: Block, factors: Sequence[Factor[Atom]], private: set[Label]
-    ) -> list[Read] | None:
+    def product(cls, block: Block, found: Found, private: set[Label]) -> Read | None:
         """log|L|, L, L x summed over one of its axes, or x' L x summed over both."""
-        found = factors_of(block, factors)
-        if found is None or len(found[0]) != 1:
+        scales, gaussians = found
+        if len(scales) != 1:
             return None
-        read = cls._read(block, found[0][0], found[1], private)
-        return None if read is None else [read]
-
-    @classmethod
-    def _read(
-        cls,
-        block: Block,
-        scale: Factor[Atom],
-        gaussians: Sequence[tuple[str, tuple[Index, ...]]],
-        private: set[Label],
-    ) -> Read | None:
+        (scale,) = scales
         number, copies, size = block.number, block.batch_shape, block.static["dim"]
         if scale.atom.function == "logdet":
             return None if gaussians else Read(number, "logdet", (), copies, scale.index)

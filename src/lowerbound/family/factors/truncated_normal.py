@@ -12,20 +12,21 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural, Values
+from lowerbound.family.exponential import Mean, Natural, Values
 from lowerbound.family.factors import interval
-from lowerbound.family.factors.gaussian import SQUARES, are_finite, not_quadratic
+from lowerbound.family.factors.gaussian import Squares, are_finite
 from lowerbound.family.numerics import distributions
-from lowerbound.joint.blocks.kind import Observed, Restriction
+from lowerbound.joint.blocks.kind import Extras, Observed, Restriction
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.labelled import Atom, Label, Term, align, varies
+from lowerbound.joint.terms.indices import Label, align, varies
+from lowerbound.joint.terms.labelled import Term
 
 __all__ = ["TruncatedNormal"]
 
 
 @dataclass(frozen=True)
-class TruncatedNormal(ExponentialFamily):
+class TruncatedNormal(Squares):
     """Independent normals restricted to (lower, upper), with statistics x and x^2.
 
     The natural parameters are those of the normal before truncation; `lower` and `upper` (extras,
@@ -34,18 +35,8 @@ class TruncatedNormal(ExponentialFamily):
 
     kind: ClassVar[str] = "truncated_normal"
     name: ClassVar[str] = "TruncatedNormal"
-    domains: ClassVar = (REAL,)
-    atoms: ClassVar = SQUARES
-    formula: ClassVar[str] = "{z}, {z}^2"
-    value: ClassVar[str] = "x"
     alone: ClassVar[bool] = False
-    statistic_names: ClassVar[tuple[str, ...]] = ("x", "x2")
     extra_names: ClassVar[tuple[str, ...]] = ("lower", "upper")
-
-    @classmethod
-    def reason(cls, atom: Atom) -> str:
-        """Powers beyond the second are said to be that."""
-        return not_quadratic(atom, super().reason(atom))
 
     @classmethod
     def restriction(cls, seen: Observed) -> Restriction | None:
@@ -72,25 +63,12 @@ class TruncatedNormal(ExponentialFamily):
 
     @classmethod
     def point(
-        cls,
-        latent: Latent,
-        rng: np.random.Generator,
-        moved: float,
-        extras: Mapping[str, np.ndarray],
+        cls, latent: Latent, rng: np.random.Generator, moved: float, extras: Extras
     ) -> np.ndarray:
         """A random number on the side of the bound that is finite."""
         away = np.abs(rng.normal(size=latent.shape)) + 0.01
         above = np.isfinite(extras["lower"])
         return np.where(above, extras["lower"] + away, extras["upper"] - away)
-
-    def statistic_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of x and x^2: `batch_shape` each."""
-        return {"x": self.batch_shape, "x2": self.batch_shape}
-
-    def statistics(self, values: Mapping[str, Array]) -> Mean:
-        """The value and its square."""
-        x = values["x"]
-        return {"x": x, "x2": x * x}
 
     def _arguments(self, natural: Mapping[str, Array]) -> tuple[Array, Array, Array, Array]:
         dtype = natural["x"].dtype

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jax import Array
 
-from lowerbound.joint.terms.labelled import Atom, Factor, Index, Label, Term, index_key, labels_of
+from lowerbound.joint.terms.indices import Index, Label, index_key, labels_of
+from lowerbound.joint.terms.labelled import Atom, Factor, Term
 
 if TYPE_CHECKING:
     from lowerbound.joint.blocks.kind import Kind

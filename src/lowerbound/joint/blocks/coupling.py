@@ -13,17 +13,8 @@ from lowerbound.joint.blocks.kind import FAMILIES, Observed, Restriction
 from lowerbound.joint.derive import Constraint
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.labelled import (
-    Array,
-    Constant,
-    Factor,
-    Term,
-    align,
-    as_array,
-    is_static,
-    labels_of,
-    unique,
-)
+from lowerbound.joint.terms.indices import Array, align, as_array, is_static, labels_of, unique
+from lowerbound.joint.terms.labelled import Constant, Factor, Term
 from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import Poison, broadcast, dense, sites_of
 

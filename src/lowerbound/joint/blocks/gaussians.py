@@ -19,7 +19,8 @@ from lowerbound.joint.blocks.block import (
 )
 from lowerbound.joint.blocks.kind import FAMILIES, Kind, Scale, Uses
 from lowerbound.joint.latents import Latent
-from lowerbound.joint.terms.labelled import Atom, Factor, Index, Term, index_key
+from lowerbound.joint.terms.indices import Index, index_key
+from lowerbound.joint.terms.labelled import Atom, Factor, Term
 
 # A Gaussian block costs about batch * dim^3 per sweep and batch * dim^2 numbers of memory.
 MAX_JOINT_DIMENSION = 512
@@ -30,6 +31,8 @@ MAX_JOINT_NUMBERS = 20_000_000
 # Gaussian groups
 
 
+Entries = list[tuple[str, tuple[Index, ...]]]  # of Gaussian sites, each with its index
+Found = tuple[list[Factor[Atom]], Entries]  # the factors of the scale, and those of the entries
 Pair = tuple[tuple[str, tuple[Index, ...]], tuple[str, tuple[Index, ...]]]
 
 
@@ -228,9 +231,7 @@ def read_vector(
     return Read(block.number, name, tuple(slices), tuple(shape), (*batches[0], *index))
 
 
-def factors_of(
-    block: Block, factors: Sequence[Factor[Atom]]
-) -> tuple[list[Factor[Atom]], list[tuple[str, tuple[Index, ...]]]] | None:
+def factors_of(block: Block, factors: Sequence[Factor[Atom]]) -> Found | None:
     """The factors of the precision, and those of at most two Gaussian sites, x^2 as two."""
     scales = [f for f in factors if f.atom.site == block.scale]
     gaussians = expand_powers([f for f in factors if f.atom.site != block.scale])

@@ -17,12 +17,14 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Block, Entry, Gaussians, Layout, Read
 from lowerbound.joint.terms.domain import Domain
-from lowerbound.joint.terms.labelled import Array, Atom, Factor, Label, Term
+from lowerbound.joint.terms.indices import Array, Label
+from lowerbound.joint.terms.labelled import Atom, Factor, Term
 
 if TYPE_CHECKING:
     from lowerbound.joint.latents import Latent
 
 Uses = Sequence[tuple[Entry, Sequence[Factor[Atom]]]]  # a site's terms, and its factors in each
+Extras = Mapping[str, np.ndarray]  # the constants of a restricted support
 
 FAMILIES: dict[str, type[Kind]] = {}  # by kind; of two that take a site, the first does
 
@@ -200,11 +202,7 @@ class Kind:
 
     @classmethod
     def point(
-        cls,
-        latent: Latent,
-        rng: np.random.Generator,
-        moved: float,
-        extras: Mapping[str, np.ndarray],
+        cls, latent: Latent, rng: np.random.Generator, moved: float, extras: Extras
     ) -> np.ndarray:
         """A random value of a site inside the support that `extras` restrict."""
         return latent.domain.point(latent, rng, moved)

@@ -13,16 +13,8 @@ import numpy as np
 
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import array_key
-from lowerbound.joint.terms.labelled import (
-    Atom,
-    Factor,
-    Index,
-    Label,
-    Term,
-    position,
-    refresh,
-    substitute,
-)
+from lowerbound.joint.terms.indices import Index, Label, position
+from lowerbound.joint.terms.labelled import Atom, Factor, Term, refresh, substitute
 from lowerbound.joint.terms.numbered import Numbered
 from lowerbound.joint.terms.value import Value
 

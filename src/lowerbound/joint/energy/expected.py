@@ -18,7 +18,7 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.energy.summands import Slot, Statistics, Summand, filled
-from lowerbound.joint.terms.labelled import Gather, Index, Label, align, labels_of, take, unique
+from lowerbound.joint.terms.indices import Gather, Index, Label, align, labels_of, take, unique
 
 Expected = tuple[JaxArray, ...]  # coefficient arrays, sums over rows
 

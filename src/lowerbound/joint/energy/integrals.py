@@ -32,7 +32,8 @@ from lowerbound.joint.energy.summands import (
 )
 from lowerbound.joint.terms.expression import Tree, is_smooth, spread
 from lowerbound.joint.terms.expression import evaluate as evaluate_tree
-from lowerbound.joint.terms.labelled import Atom, Factor, Label, Term, align, labels_of
+from lowerbound.joint.terms.indices import Label, align, labels_of
+from lowerbound.joint.terms.labelled import Atom, Factor, Term
 from lowerbound.joint.terms.value import times
 
 NODES = 32

@@ -18,7 +18,7 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Block, Read
 from lowerbound.joint.energy.summands import Statistics, Summand, filled
-from lowerbound.joint.terms.labelled import (
+from lowerbound.joint.terms.indices import (
     Array,
     Gather,
     Index,

@@ -19,18 +19,18 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Block, Entry, Read, private_labels
 from lowerbound.joint.terms.expression import array_key
-from lowerbound.joint.terms.labelled import (
+from lowerbound.joint.terms.indices import (
     Array,
     Gather,
     Index,
     Label,
-    Term,
     align,
     is_static,
     labels_of,
     take,
     unique,
 )
+from lowerbound.joint.terms.labelled import Term
 from lowerbound.joint.terms.numbered import Numbered
 from lowerbound.joint.terms.value import contract
 

@@ -16,7 +16,8 @@ from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.expression import OPERATIONS, Tree, evaluate
 from lowerbound.joint.terms.impossible import is_finite, possible
 from lowerbound.joint.terms.indicators import elementwise
-from lowerbound.joint.terms.labelled import Array, Factor, Term, is_static
+from lowerbound.joint.terms.indices import Array, is_static
+from lowerbound.joint.terms.labelled import Factor, Term
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, Poison, Value, add, lift, times
 

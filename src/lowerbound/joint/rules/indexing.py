@@ -11,17 +11,8 @@ from jax.lax import GatherScatterMode
 
 from lowerbound.joint.rules.structural import reindexed, slice_axis
 from lowerbound.joint.terms.indicators import close, expose
-from lowerbound.joint.terms.labelled import (
-    Atom,
-    Factor,
-    Gather,
-    Index,
-    Label,
-    gathered,
-    is_static,
-    position,
-    substitute,
-)
+from lowerbound.joint.terms.indices import Gather, Index, Label, gathered, is_static, position
+from lowerbound.joint.terms.labelled import Atom, Factor, substitute
 from lowerbound.joint.terms.value import Operand, Poison, Value, dense, lift, poisoned
 
 Outcome = Value | Poison

@@ -11,14 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.joint.terms.indicators import close, expose
-from lowerbound.joint.terms.labelled import (
-    Array,
-    Gather,
-    Index,
-    Label,
-    gathered,
-    substitute,
-)
+from lowerbound.joint.terms.indices import Array, Gather, Index, Label, gathered
+from lowerbound.joint.terms.labelled import substitute
 from lowerbound.joint.terms.value import (
     Operand,
     Poison,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from lowerbound.joint.templates.special_values import log_factorial, log_gamma, pick
 from lowerbound.joint.templates.template import Template, fields
-from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, add, shape_of, times, total
 

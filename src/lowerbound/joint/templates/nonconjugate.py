@@ -26,7 +26,7 @@ from lowerbound.joint.templates.special_values import (
 from lowerbound.joint.templates.template import LOG_TWO_PI, Template, fields
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.indicators import elementwise
-from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import (
     Operand,

@@ -16,7 +16,8 @@ from lowerbound.joint.terms.domain import COUNT
 from lowerbound.joint.terms.expression import OPERATIONS, log_beta_function
 from lowerbound.joint.terms.impossible import possible
 from lowerbound.joint.terms.indicators import elementwise
-from lowerbound.joint.terms.labelled import Array, Atom, Gather, Index, is_static
+from lowerbound.joint.terms.indices import Array, Gather, Index, is_static
+from lowerbound.joint.terms.labelled import Atom
 from lowerbound.joint.terms.monomials import exponential, logarithm, monomial, with_atom
 from lowerbound.joint.terms.value import (
     Operand,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lowerbound.joint.terms.labelled import Array
+from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.value import Operand
 
 LOG_TWO_PI = math.log(2.0 * math.pi)

@@ -26,18 +26,8 @@ from lowerbound.joint.terms.algebra import (
 )
 from lowerbound.joint.terms.domain import REAL, Domain
 from lowerbound.joint.terms.expression import Expression, Tree, Z, array_key, arrays_of, renumbered
-from lowerbound.joint.terms.labelled import (
-    Array,
-    Atom,
-    Constant,
-    Factor,
-    Index,
-    Label,
-    Term,
-    index_key,
-    labels_of,
-    take,
-)
+from lowerbound.joint.terms.indices import Array, Index, Label, index_key, labels_of, take
+from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term
 from lowerbound.joint.terms.value import Value, add, contract
 
 CONVERTIBLE = ("power", "log", "log1m", "power1m", "step", "expression")

@@ -15,7 +15,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.joint.terms.labelled import Array, Constant, Factor, Term, is_static
+from lowerbound.joint.terms.indices import Array, is_static
+from lowerbound.joint.terms.labelled import Constant, Factor, Term
 
 IMPOSSIBLE = -1e30  # a sum over 1e8 rows of it is a float32, and no sum of densities is near it
 

@@ -13,20 +13,8 @@ import numpy as np
 from lowerbound.joint.terms.algebra import substituted
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.functions import functions_of, is_function, refused
-from lowerbound.joint.terms.labelled import (
-    Array,
-    Atom,
-    Constant,
-    Factor,
-    Label,
-    Term,
-    align,
-    index_key,
-    labels_of,
-    refresh,
-    substitute,
-    unique,
-)
+from lowerbound.joint.terms.indices import Array, Label, align, index_key, labels_of, unique
+from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, refresh, substitute
 from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import (
     Operand,

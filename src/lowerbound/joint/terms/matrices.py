@@ -10,18 +10,8 @@ import numpy as np
 
 from lowerbound.joint.terms.domain import MATRIX
 from lowerbound.joint.terms.indicators import close, expose
-from lowerbound.joint.terms.labelled import (
-    Array,
-    Atom,
-    Constant,
-    Factor,
-    Gather,
-    Index,
-    Label,
-    Term,
-    labels_of,
-    substitute,
-)
+from lowerbound.joint.terms.indices import Array, Gather, Index, Label, labels_of
+from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, substitute
 from lowerbound.joint.terms.monomials import logarithm, power
 from lowerbound.joint.terms.value import (
     Operand,

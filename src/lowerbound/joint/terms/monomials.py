@@ -15,7 +15,8 @@ from lowerbound.joint.terms.functions import raised as raised_expression
 from lowerbound.joint.terms.functions import split_log
 from lowerbound.joint.terms.impossible import possible
 from lowerbound.joint.terms.indicators import elementwise, expose
-from lowerbound.joint.terms.labelled import Array, Atom, Factor, Term, is_static
+from lowerbound.joint.terms.indices import Array, is_static
+from lowerbound.joint.terms.labelled import Atom, Factor, Term
 from lowerbound.joint.terms.value import Operand, Poison, Value, add, constant, dense, lift, times
 
 OPERAND: Final[Tree] = ("operand", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lowerbound.joint.terms.labelled import Index, Label, labels_of
+from lowerbound.joint.terms.indices import Index, Label, labels_of
 
 
 class Numbered:

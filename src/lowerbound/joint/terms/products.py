@@ -8,21 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from lowerbound.joint.terms.domain import MATRIX
-from lowerbound.joint.terms.labelled import (
+from lowerbound.joint.terms.indices import (
     Array,
-    Atom,
-    Constant,
-    Factor,
     Gather,
     Index,
     Label,
-    Term,
-    factor_key,
     index_key,
     is_static,
     labels_of,
-    substitute,
 )
+from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, factor_key, substitute
 
 
 def multiply(first: Term, second: Term, axes: Iterable[Label]) -> Term | None:

@@ -17,23 +17,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.joint.terms.impossible import finite
-from lowerbound.joint.terms.labelled import (
+from lowerbound.joint.terms.indices import (
     Array,
-    Atom,
-    Constant,
-    Factor,
     Gather,
     Index,
     Label,
-    Term,
     align,
-    factor_key,
     is_static,
     labels_of,
-    refresh,
-    substitute,
     take,
     unique,
+)
+from lowerbound.joint.terms.labelled import (
+    Atom,
+    Constant,
+    Factor,
+    Term,
+    factor_key,
+    refresh,
+    substitute,
 )
 from lowerbound.joint.terms.products import multiply, normal_form
 

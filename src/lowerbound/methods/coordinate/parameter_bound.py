@@ -17,7 +17,7 @@ from lowerbound.compute.engine import Engine
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.joint import Joint, Summand, energy
 from lowerbound.joint.energy.summands import Slot
-from lowerbound.joint.terms.labelled import Gather
+from lowerbound.joint.terms.indices import Gather
 from lowerbound.model.dependence import dependence
 from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter_name
 

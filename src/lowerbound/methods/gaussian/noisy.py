@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.ascent.adam import Adam, Free, parts, start, window
+from lowerbound.ascent.adam import Adam, start
+from lowerbound.ascent.few_draws import Free, parts, window
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.compiled import jit, quickly
@@ -143,7 +144,7 @@ class _Windows:
             key = jax.random.key(draw_seed(seed, 0) % 2**31)
             self.keys = jax.random.split(key, WINDOWS)
 
-    def run(self, adam: Adam, number: int, rate: float) -> tuple[Adam, float]:
+    def run(self, adam: Adam[Free], number: int, rate: float) -> tuple[Adam[Free], float]:
         """One window, and the ELBO in it."""
         began = time.perf_counter()
         with in_precision(self.target.dtype):
@@ -157,12 +158,12 @@ class _Windows:
         points = self.effort.steps * self.effort.draws
         return max(self.took, self.target.seconds(points))
 
-    def begun(self, free: Free) -> tuple[Adam, float, float, tuple[Start, ...]]:
+    def begun(self, free: Free) -> tuple[Adam[Free], float, float, tuple[Start, ...]]:
         """The best of some rates after two windows: where it is, the rate, the ELBO; and all."""
         with in_precision(self.target.dtype):
             begun = start(_cast(free, self.target.dtype))
         rates, steps = self.effort.rates, 2 * self.effort.steps
-        later: list[tuple[Adam, float]] = []
+        later: list[tuple[Adam[Free], float]] = []
         for rate in rates:
             if later and 2 * self.seconds > FINDING * allowance().left:
                 break  # where a window takes longer than its points promised
@@ -241,7 +242,9 @@ def _program(target: Target, columns: int, effort: Effort) -> Any:
     key = ("window", columns, effort.draws, effort.steps)
     if key not in target.compiled:
 
-        def run(adam: Adam, key: Array, rate: Array, data: dict[str, Array]) -> tuple[Adam, Array]:
+        def run(
+            adam: Adam[Free], key: Array, rate: Array, data: dict[str, Array]
+        ) -> tuple[Adam[Free], Array]:
             leaves = jax.tree.leaves(data)
 
             def function(vector: Array) -> Array:

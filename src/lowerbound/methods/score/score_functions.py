@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
-from lowerbound.ascent.adam import log_q, parts
+from lowerbound.ascent.adam import start
+from lowerbound.ascent.few_draws import log_q, parts
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.compiled import jit, quickly
@@ -29,7 +30,7 @@ from lowerbound.methods.score.finite_program import (
 )
 from lowerbound.methods.score.logit_gradients import draw_cells
 from lowerbound.methods.score.score_value import ScoreFunctions
-from lowerbound.methods.score.windows import Ascending, Parameters, begin, point, window
+from lowerbound.methods.score.windows import Ascending, Parameters, point, window
 from lowerbound.result.answer import Stop
 from lowerbound.rewrite.summing.finite import Finite
 
@@ -80,9 +81,9 @@ def started(
     """The best of several starts after one window each, its ELBO, and the record of all."""
     run, key = _program(program, method), jax.random.key(draw_seed(seed, 0))
     found: list[tuple[float, Ascending]] = []
-    for number, start in enumerate(_starting_points(program, method, seed)):
+    for number, place in enumerate(_starting_points(program, method, seed)):
         own = jax.random.fold_in(key, number)
-        state, elbo = run(begin(start), own, FIRST_RATE, FIRST_STEPS, program.data)
+        state, elbo = run(start(place), own, FIRST_RATE, FIRST_STEPS, program.data)
         found.append((float(np.nan_to_num(float(elbo), nan=-np.inf)), state))
         best = max(found, key=lambda one: one[0])
         if best[0] > -np.inf:

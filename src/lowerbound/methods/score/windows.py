@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lowerbound.ascent.adam import Free, log_q
+from lowerbound.ascent.adam import Adam, ahead, usable
+from lowerbound.ascent.few_draws import Free, by_scale, log_q, pairs, stepped
 from lowerbound.ascent.rule import step_towards
 from lowerbound.family.densities.score_product import entropy
 from lowerbound.methods.score.finite_program import ScoreProgram
@@ -26,8 +27,6 @@ from lowerbound.methods.score.logit_gradients import (
     whole,
 )
 
-_FIRST, _SECOND, _TINY = 0.9, 0.99, 1e-12
-
 
 class Parameters(NamedTuple):
     """Those of q: logits of the discrete entries, and the Gaussian."""
@@ -36,20 +35,7 @@ class Parameters(NamedTuple):
     free: Free
 
 
-class Ascending(NamedTuple):
-    """The parameters, their average over a window, and the moments of the gradients."""
-
-    now: Parameters
-    average: Parameters
-    first: Parameters
-    second: Parameters
-    steps: Array
-
-
-def begin(now: Parameters) -> Ascending:
-    """Before the first step."""
-    zeros = jax.tree.map(jnp.zeros_like, now)
-    return Ascending(now, now, zeros, zeros, jnp.zeros((), int))
+Ascending = Adam[Parameters]
 
 
 def window(
@@ -71,9 +57,7 @@ def window(
         logits, free = state.now
         keys = jax.random.split(key)
         cells = draw_cells(logits, keys[0], draws)
-        width = len(free["loc"]) + (free["factor"].shape[1] if "factor" in free else 0)
-        half = jax.random.normal(keys[1], (draws // 2, width))
-        noise = jnp.concatenate([half, -half])
+        noise = pairs(free, keys[1], draws)
 
         def bound(free: Free) -> tuple[Array, tuple[Array, dict[str, Array]]]:
             vectors = jax.vmap(lambda e: point(free, e))(noise)
@@ -95,22 +79,13 @@ def window(
         else:
             gradient = score_gradient(program, logits, cells, terms, plain=False)
             gradient = jax.tree.map(jnp.add, gradient, jax.grad(_entropies)(logits))
-        scale = jnp.exp(free["log_scale"])
-        slope = {**slope, "loc": slope["loc"] * scale}
-        fine = jnp.isfinite(value) & jnp.all(
-            jnp.stack([jnp.all(jnp.isfinite(g)) for g in slope.values()])
-        )
-        slope = jax.tree.map(lambda g: jnp.where(fine, g, 0.0), slope)
-        first, second, ahead = _adam(state, Parameters(gradient, slope))
-        moved = {**ahead.free, "loc": ahead.free["loc"] * scale}
-        new = jax.tree.map(lambda x, a: x + rate * a, free, moved)
-        # A point where log p is not finite: come closer to the centre.
-        new = jax.tree.map(lambda n, x: jnp.where(fine, n, x), new, free)
-        new = {**new, "log_scale": new["log_scale"] - jnp.where(fine, 0.0, 0.5)}
+        fine, slope = usable(value, by_scale(slope, free))
+        first, second, forward = ahead(state, Parameters(gradient, slope))
+        new = stepped(free, forward.free, rate, fine)
         if local:
             logits = step_towards(logits, targets, rate)
         else:
-            logits = jax.tree.map(lambda x, a: x + rate * a, logits, ahead.logits)
+            logits = jax.tree.map(lambda x, a: x + rate * a, logits, forward.logits)
         # Logits are known up to a constant; averages of iterates need the same one.
         logits = {n: a - jnp.mean(a, axis=-1, keepdims=True) for n, a in logits.items()}
         done = Ascending(Parameters(logits, new), state.average, first, second, state.steps + 1)
@@ -142,16 +117,3 @@ def point(free: Free, noise: Array) -> Array:
 
 def _entropies(logits: Logits) -> Array:
     return sum((entropy(array) for array in logits.values()), start=jnp.zeros(()))
-
-
-def _adam(state: Ascending, gradient: Parameters) -> tuple[Parameters, Parameters, Parameters]:
-    """The moments after one more gradient, and the direction of the step (Kingma and Ba 2015)."""
-    count = state.steps + 1
-    first = jax.tree.map(lambda m, g: _FIRST * m + (1 - _FIRST) * g, state.first, gradient)
-    second = jax.tree.map(lambda v, g: _SECOND * v + (1 - _SECOND) * g**2, state.second, gradient)
-    ahead = jax.tree.map(
-        lambda m, v: (m / (1 - _FIRST**count)) / (jnp.sqrt(v / (1 - _SECOND**count)) + _TINY),
-        first,
-        second,
-    )
-    return first, second, ahead

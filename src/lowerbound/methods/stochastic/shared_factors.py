@@ -12,7 +12,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Summand
 from lowerbound.joint.blocks.block import Read
-from lowerbound.joint.terms.labelled import Label
+from lowerbound.joint.terms.indices import Label
 
 
 @dataclass(frozen=True)
