@@ -81,6 +81,7 @@ from lowerbound.errors.requests import (
 )
 from lowerbound.errors.resources import (
     NativeKernelWarning,
+    TooDenseError,
     TooLargeError,
     TooLongToCompileError,
     TooManySitesError,
@@ -179,6 +180,7 @@ __all__ = [
     "LadderWarning",
     # resources
     "NativeKernelWarning",
+    "TooDenseError",
     "TooLargeError",
     "TooLongToCompileError",
     "TooManySitesError",

@@ -18,6 +18,22 @@ class TooLargeError(LowerboundError):
         )
 
 
+class TooDenseError(LowerboundError):
+    """A sparse precision leaves too many entries that meet, once independent ones are eliminated.
+
+    `left` of `size` are left, and at most `most` can be factored as a dense matrix.
+    """
+
+    def __init__(self, size: int, left: int, most: int) -> None:
+        super().__init__(
+            f"Of {size:,} effects, {left:,} are left that meet each other once those that are "
+            "independent given the others are eliminated.\n"
+            f"Expected at most {most:,} such effects, whose covariance is dense. Of factors that "
+            "cross, give all but the largest fewer levels, or use a method without a joint "
+            "covariance, e.g. method=lb.CAVI()."
+        )
+
+
 _NAMED = "or name the method, e.g. method=lb.Gaussian(starts=1), and it takes as long as it needs."
 
 

@@ -1,0 +1,221 @@
+"""Gaussians with a sparse precision P: factor, solves, draws and the covariances that matter.
+
+Small independent blocks are eliminated first, and what is left loses its Schur complement,
+S = P_RR - B' D^-1 B. Where S is sparse, blocks of it are eliminated in turn (nested designs, trees,
+chains); in the end it is dense. Covariances are computed where P has entries and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowerbound.errors import ArgumentError, TooDenseError
+from lowerbound.family.numerics.fronts import Front
+from lowerbound.family.numerics.gram import distinct
+from lowerbound.family.numerics.independent_sets import blocks_of
+from lowerbound.family.numerics.stages import Dense, Factor, Stage
+
+__all__ = ["Factor", "Pattern"]
+
+MOST_DENSE = 5000  # entries that are left
+_FILLED = 0.125  # of a matrix: more is not looked at as sparse
+_FULL = 0.25  # of what is left: a border that meets more is treated as meeting all
+_AT_ONCE = 2**21  # numbers that a front computes
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Where a symmetric positive definite matrix has entries, and how it is factored.
+
+    `Pattern.of` remakes it from its first four fields, which are plain arrays.
+
+    >>> pattern = Pattern.of(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, np.zeros(2, int))
+    >>> factor = pattern.factor(np.array([2.0, 1.0, 2.0]))
+    >>> factor.covariance().round(3).tolist()
+    [0.667, -0.333, 0.667]
+    """
+
+    rows: np.ndarray  # (nnz,): of the lower triangle, with the diagonal, each pair once
+    columns: np.ndarray
+    size: int
+    groups: np.ndarray  # (size,): the site of each entry, candidates for elimination
+    stage: Stage
+
+    @classmethod
+    def of(cls, rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarray) -> Pattern:
+        """The pattern with entries at rows >= columns, of least work.
+
+        Raises TooDenseError where more than 5000 entries are left that meet each other.
+        """
+        rows, columns, groups = (np.asarray(x) for x in (rows, columns, groups))
+        _check(rows, columns, size, groups)
+        at = rows.astype(np.int64), columns.astype(np.int64)
+        return cls(rows, columns, size, groups, _stage_of(*at, size, groups))
+
+    def factor(self, values: np.ndarray) -> Factor | None:
+        """The factor of the matrix with these entries, (nnz,); None if not positive definite."""
+        return self.stage.factor(np.asarray(values, np.float64))
+
+
+def _check(rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarray) -> None:
+    key = rows.astype(np.int64) * size + columns
+    fine = groups.shape == (size,) and rows.shape == columns.shape
+    fine = fine and bool(((columns >= 0) & (columns <= rows) & (rows < size)).all())
+    if not fine or len(distinct(key)) < len(key) or np.count_nonzero(rows == columns) < size:
+        raise ArgumentError(
+            f"{len(rows)} entries are no pattern of a symmetric matrix of {size} rows.\nExpected "
+            "each pair once, in the lower triangle, with all of the diagonal, and a group for "
+            "each row."
+        )
+
+
+def _stage_of(rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarray) -> Stage:
+    off = rows != columns
+    blocks = _Blocks.of(blocks_of(rows[off], columns[off], size, groups), rows, columns)
+    own = np.flatnonzero(~blocks.is_out[rows] & ~blocks.is_out[columns])
+    pair = blocks.left[rows[own]], blocks.left[columns[own]]
+    rest, keys = _rest(blocks, pair, groups)
+    fronts = tuple(_fronts(blocks, rows, columns, keys))
+    to = _located(*pair, len(blocks.kept), keys)
+    return Stage(fronts, blocks.kept, own, to, rest, len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Blocks to eliminate, and with which of those that are left each of them meets."""
+
+    label: np.ndarray  # (d,): the block of an entry, or -1
+    slot: np.ndarray  # (d,): which of its block it is
+    kept: np.ndarray  # (r,): entries that are left
+    left: np.ndarray  # (d,): which of them an entry is, or -1
+    members: np.ndarray  # eliminated entries, block by block
+    sizes: np.ndarray  # (blocks,)
+    crossing: np.ndarray  # entries of the pattern between a block and what is left
+    key: np.ndarray  # the pair of block and what is left, of each of them: block * r + left
+    borders: np.ndarray  # such pairs, once each, in order
+    widths: np.ndarray  # (blocks,): how many of them a block has
+
+    @classmethod
+    def of(cls, label: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> _Blocks:
+        kept = np.flatnonzero(label < 0)
+        left = np.full(len(label), -1)
+        left[kept] = np.arange(len(kept))
+        members = np.argsort(label, kind="stable")[len(kept) :]
+        sizes = np.bincount(label[members])
+        slot = np.full(len(label), -1)
+        slot[members] = np.arange(len(members)) - _begins(sizes)[label[members]]
+        crossing = np.flatnonzero((label[rows] < 0) != (label[columns] < 0))
+        block = np.maximum(label[rows[crossing]], label[columns[crossing]])
+        other = np.maximum(left[rows[crossing]], left[columns[crossing]])
+        key = block * len(kept) + other
+        borders = distinct(key)
+        widths = np.bincount(borders // max(1, len(kept)), minlength=len(sizes))
+        return cls(label, slot, kept, left, members, sizes, crossing, key, borders, widths)
+
+    @property
+    def is_out(self) -> np.ndarray:
+        """Whether an entry is eliminated."""
+        return self.label >= 0
+
+    def border(self, blocks: np.ndarray, width: int) -> np.ndarray:
+        """What each block meets, (n, width), in order; -1 after the last."""
+        slots = np.arange(width)
+        at = _begins(self.widths)[blocks][:, None] + slots
+        known = self.borders[np.minimum(at, len(self.borders) - 1)] % len(self.kept)
+        return np.asarray(np.where(slots < self.widths[blocks][:, None], known, -1))
+
+
+def _begins(counts: np.ndarray) -> np.ndarray:
+    return np.asarray(np.cumsum(counts) - counts)
+
+
+def _rest(
+    blocks: _Blocks, own: tuple[np.ndarray, np.ndarray], groups: np.ndarray
+) -> tuple[Stage | Dense, np.ndarray | None]:
+    """The next stage, and the keys of its values in order; None where it is dense."""
+    size = len(blocks.kept)
+    products = float(np.sum(blocks.widths * (blocks.widths + 1.0))) / 2
+    if len(blocks.members) and len(own[0]) + products < _FILLED * float(size) ** 2:
+        keys = [own[0] * size + own[1]]
+        for width in np.unique(blocks.widths):
+            border = blocks.border(np.flatnonzero(blocks.widths == width), int(width))
+            first, second = np.tril_indices(int(width))
+            keys.append((border[:, first] * size + border[:, second]).ravel())
+        known = distinct(np.concatenate(keys))
+        stage = _stage_of(known // size, known % size, size, groups[blocks.kept])
+        if stage.fronts:
+            return stage, known
+    if size > MOST_DENSE:
+        raise TooDenseError(len(blocks.label), size, MOST_DENSE)
+    return Dense(size), None
+
+
+def _located(
+    rows: np.ndarray, columns: np.ndarray, size: int, keys: np.ndarray | None
+) -> np.ndarray:
+    """Where the values of a stage have the pairs rows >= columns."""
+    if keys is None:
+        return np.asarray(columns * size + rows, np.int32)
+    return np.asarray(np.searchsorted(keys, rows * size + columns), np.int32)
+
+
+def _fronts(
+    blocks: _Blocks, rows: np.ndarray, columns: np.ndarray, keys: np.ndarray | None
+) -> Iterator[Front]:
+    """Blocks of one size whose borders have about one width, a few of them at once."""
+    if not len(blocks.members):
+        return
+    size = len(blocks.kept)
+    full = (blocks.widths > _FULL * size) & (keys is None)
+    width = np.where(full, size, np.minimum(_rounded(blocks.widths), size))
+    order = np.lexsort((width, blocks.sizes, full))
+    kind = np.stack([full, blocks.sizes, width])[:, order]
+    cuts = np.flatnonzero((np.diff(kind, axis=1) != 0).any(axis=0)) + 1
+    chosen = []
+    for alike in np.split(order, cuts):
+        b, m = blocks.sizes[alike[0]], width[alike[0]]
+        each = b * m if full[alike[0]] else max(b * m, m * (m + 1) // 2)
+        step = max(1, _AT_ONCE // max(1, int(each)))
+        chosen += [alike[k : k + step] for k in range(0, len(alike), step)]
+    front_of, place = np.empty(len(order), int), np.empty(len(order), int)
+    for number, some in enumerate(chosen):
+        front_of[some], place[some] = number, np.arange(len(some))
+    inside = np.flatnonzero(blocks.is_out[rows] & blocks.is_out[columns])
+    inner = _by(front_of[blocks.label[rows[inside]]], inside, len(chosen))
+    crossed = front_of[blocks.key // max(1, size)]
+    outer = _by(crossed, np.arange(len(crossed)), len(chosen))
+    begins = _begins(blocks.widths)
+    for some, own, across in zip(chosen, inner, outer, strict=True):
+        b, n, m = int(blocks.sizes[some[0]]), len(some), int(width[some[0]])
+        is_full = bool(full[some[0]])
+        members = blocks.members[_begins(blocks.sizes)[some] + np.arange(b)[:, None]]
+        slots = blocks.slot[rows[own]] * b + blocks.slot[columns[own]]
+        inner_to = slots * n + place[blocks.label[rows[own]]]
+        key, entry = blocks.key[across], blocks.crossing[across]
+        block = key // max(1, size)
+        line = np.maximum(blocks.slot[rows[entry]], blocks.slot[columns[entry]])
+        at = key % size if is_full else np.searchsorted(blocks.borders, key) - begins[block]
+        outer_to = (line * n + place[block]) * m + at
+        border, target = None, None
+        if not is_full:
+            met = blocks.border(some, m)
+            border = np.maximum(met, 0).astype(np.int32)
+            high, low = np.tril_indices(m)
+            target = _located(border[:, high].astype(int), border[:, low].astype(int), size, keys)
+            target[met[:, high] < 0] = 0  # nothing is added there
+        yield Front(members, border, m, own, inner_to, entry, outer_to, target)
+
+
+def _rounded(widths: np.ndarray) -> np.ndarray:
+    """Up to the next of eight steps an octave, so that there are few kinds."""
+    step = 2 ** np.maximum(0, np.floor(np.log2(np.maximum(widths, 1))).astype(int) - 3)
+    return np.asarray(-(-widths // step) * step)
+
+
+def _by(kind: np.ndarray, items: np.ndarray, kinds: int) -> list[np.ndarray]:
+    """The items of each kind."""
+    order = np.argsort(kind, kind="stable")
+    return np.split(items[order], np.searchsorted(kind[order], np.arange(1, kinds)))

@@ -1,0 +1,198 @@
+"""Stages of an elimination: fronts, and what they leave as the next stage; the last is dense.
+
+A stage has a flat array of values; those of the dense one are all entries of its matrix, column by
+column, of which only the lower triangle is read and written.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lowerbound.family.numerics.fronts import Eliminated, Front
+
+__all__ = ["Dense", "DenseFactor", "Factor", "Stage"]
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A matrix without zeros."""
+
+    size: int
+
+    @property
+    def count(self) -> int:
+        """How many values it has."""
+        return self.size**2
+
+    def factor(self, values: np.ndarray) -> DenseFactor | None:
+        """The Cholesky factor, which takes the place of the values; None if there is none."""
+        from scipy.linalg.lapack import dpotrf
+
+        matrix = values.reshape(self.size, self.size).T
+        if not self.size:
+            return DenseFactor(matrix, 0.0)
+        lower, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            return None
+        return DenseFactor(lower, 2.0 * float(np.log(np.diagonal(lower)).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class DenseFactor:
+    """A lower Cholesky factor; what is above the diagonal means nothing."""
+
+    lower: np.ndarray
+    log_det: float
+
+    def solve(self, rhs: np.ndarray) -> np.ndarray:
+        """P^-1 rhs, (n, k)."""
+        from scipy.linalg.lapack import dpotrs
+
+        return rhs if not rhs.size else np.asarray(dpotrs(self.lower, rhs, lower=1)[0])
+
+    def coloured(self, normals: np.ndarray) -> np.ndarray:
+        """L'^-1 normals, (n, k)."""
+        from scipy.linalg.lapack import dtrtrs
+
+        if not normals.size:
+            return normals
+        return np.asarray(dtrtrs(self.lower, normals, lower=1, trans=1)[0])
+
+    def covariance(self) -> np.ndarray:
+        """The inverse, as the values of a dense stage."""
+        from scipy.linalg.lapack import dpotri
+
+        if not len(self.lower):
+            return np.zeros(0)
+        return np.asarray(dpotri(self.lower, lower=1)[0]).T.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Fronts that do not meet each other, and what they leave.
+
+    Fronts that meet only some of what is left come first; their borders make one sparse matrix.
+    """
+
+    fronts: tuple[Front, ...]
+    kept: np.ndarray  # (r,): entries that are left
+    own_from: np.ndarray  # values of pairs of them, and where they go
+    own_to: np.ndarray
+    rest: Stage | Dense
+    count: int  # values
+
+    def factor(self, values: np.ndarray) -> Factor | None:
+        """The factor of the matrix; None where it is not positive definite."""
+        done = []
+        left = np.zeros(self.rest.count)
+        left[self.own_to] = values[self.own_from]
+        for front in self.fronts:
+            eliminated = front.eliminated(values)
+            if eliminated is None:
+                return None
+            front.reduce(eliminated, left)
+            done.append(eliminated)
+        rest = self.rest.factor(left)
+        if rest is None:
+            return None
+        log_det = math.fsum(part.log_det for part in done) + rest.log_det
+        return Factor(self, tuple(done), rest, log_det) if math.isfinite(log_det) else None
+
+    @cached_property
+    def sparse(self) -> int:
+        """The number of fronts that meet only some of what is left."""
+        return sum(front.border is not None for front in self.fronts)
+
+    @cached_property
+    def borders(self) -> tuple[np.ndarray, np.ndarray]:
+        """Columns, and where rows begin, of the matrix W of the sparse fronts."""
+        columns, widths = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for front in self.fronts[: self.sparse]:
+            assert front.border is not None
+            b, n = front.members.shape
+            columns.append(np.broadcast_to(front.border, (b, *front.border.shape)).ravel())
+            widths.append(np.full(b * n, front.width, np.int32))
+        begins = np.concatenate([[0], np.cumsum(np.concatenate(widths))])
+        return np.concatenate(columns).astype(np.int32), begins.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """P = L L' of a sparse positive definite matrix."""
+
+    stage: Stage
+    done: tuple[Eliminated, ...]
+    rest: Factor | DenseFactor
+    log_det: float
+
+    def solve(self, rhs: np.ndarray) -> np.ndarray:
+        """P^-1 rhs, (d,) or (d, k)."""
+        if rhs.ndim == 1:
+            return self.solve(rhs[:, None])[:, 0]
+        halves = [
+            part.forward(rhs[front.members])
+            for front, part in zip(self.stage.fronts, self.done, strict=True)
+        ]
+        flat = self._flat(halves, rhs)
+        left = rhs[self.stage.kept]
+        for rows, border in self._borders:
+            left = left - border.T @ flat[rows]
+        return self._back(flat, self.rest.solve(left))
+
+    def coloured(self, normals: np.ndarray) -> np.ndarray:
+        """L'^-1 normals, (d,) or (d, k): of covariance P^-1 where those are standard normal."""
+        if normals.ndim == 1:
+            return self.coloured(normals[:, None])[:, 0]
+        flat = self._flat([normals[front.members] for front in self.stage.fronts], normals)
+        return self._back(flat, self.rest.coloured(normals[self.stage.kept]))
+
+    def covariance(self) -> np.ndarray:
+        """P^-1 at the entries of the pattern, in their order: the selected inverse."""
+        left = self.rest.covariance()
+        out = np.empty(self.stage.count)
+        out[self.stage.own_from] = left[self.stage.own_to]
+        for front, part in zip(self.stage.fronts, self.done, strict=True):
+            front.covariance(part, left, out)
+        return out
+
+    def _flat(self, parts: list[np.ndarray], like: np.ndarray) -> np.ndarray:
+        width = like.shape[1]
+        return np.concatenate([np.zeros((0, width)), *(part.reshape(-1, width) for part in parts)])
+
+    def _back(self, flat: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """What is eliminated, from its half of a solution and from what is left."""
+        out = np.empty((len(flat) + len(left), left.shape[1]))
+        out[self.stage.kept] = left
+        for rows, border in self._borders:
+            flat[rows] -= border @ left
+        begin = 0
+        for front, part in zip(self.stage.fronts, self.done, strict=True):
+            end = begin + front.members.size
+            rhs = flat[begin:end].reshape(*front.members.shape, -1)
+            out[front.members] = part.backward(rhs)
+            begin = end
+        return out
+
+    @cached_property
+    def _borders(self) -> list[tuple[slice, Any]]:
+        """W in pieces, each with the rows that it has: a sparse one, then dense ones."""
+        from scipy.sparse import csr_array
+
+        sparse = self.stage.sparse
+        columns, begins = self.stage.borders
+        values = np.concatenate([np.zeros(0), *(part.outer.ravel() for part in self.done[:sparse])])
+        shape = len(begins) - 1, len(self.stage.kept)
+        found: list[tuple[slice, Any]] = []
+        if shape[0]:
+            found.append((slice(0, shape[0]), csr_array((values, columns, begins), shape)))
+        begin = shape[0]
+        for part in self.done[sparse:]:
+            flat = part.outer.reshape(-1, part.outer.shape[-1])
+            found.append((slice(begin, begin + len(flat)), flat))
+            begin += len(flat)
+        return found
