@@ -319,6 +319,7 @@ def _fingerprint(
 
     feed(vocabulary())  # a family, a rule or a density that is added may take what was refused
     feed(digest(program.jaxpr), str(program.outputs), program.static, program.data_names)
+    feed(sorted(program.infinite))
     feed(partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
     feed(sorted(origins.items()))
     for latent in program.latents:

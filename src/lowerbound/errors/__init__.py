@@ -98,6 +98,7 @@ from lowerbound.errors.storage import (
 from lowerbound.errors.unusable_data import (
     DataTypeError,
     EmptyDataError,
+    ExcludedError,
     InfiniteDataError,
     MissingDataError,
     NaNDataError,
@@ -117,6 +118,7 @@ __all__ = [
     # unusable_data
     "DataTypeError",
     "EmptyDataError",
+    "ExcludedError",
     "InfiniteDataError",
     "MissingDataError",
     "NaNDataError",

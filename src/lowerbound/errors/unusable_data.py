@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from lowerbound.errors.roots import ArgumentError, case
@@ -48,27 +49,40 @@ class NaNDataError(ArgumentError):
                 "give the missing entries a prior with numpyro.sample and put its value there by "
                 f"jnp.where(jnp.isnan({x}), ..., {x})."
             )
-        found = _nan_found(x, index, count, shape)
+        found = _found(x, index, count, shape)
         super().__init__(f"{found}.\nExpected finite numbers. {advice}")
 
 
 class NaNSlopeError(ArgumentError):
-    """A program computes with NaN and leaves the result out, but its slope stays NaN."""
+    """A program computes with NaN or infinity and leaves it out, but its slope is NaN.
+
+    `value` is the first such entry.
+    """
 
     def __init__(
-        self, argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], site: str
+        self,
+        argument: str,
+        index: tuple[int, ...],
+        count: int,
+        shape: tuple[int, ...],
+        site: str,
+        value: float = math.nan,
     ) -> None:
-        x = argument
+        x, infinite = argument, math.isinf(value)
+        what, product = (str(value), "0 * inf") if infinite else ("NaN", "0 * NaN")
+        instead = math.copysign(1e30, value) if infinite else 0.0
         super().__init__(
-            f"{_nan_found(x, index, count, shape)}. The log density leaves them "
-            f"out, but its slope in site '{site}' does not: there 0 * NaN is NaN.\n"
-            "Expected no NaN in what a latent site is computed with. Put numbers there before: "
-            f"{x} = jnp.where(jnp.isnan({x}), 0.0, {x})."
+            f"{_found(x, index, count, shape, what)}. The log density leaves them "
+            f"out, but its slope in site '{site}' does not: there {product} is NaN.\n"
+            f"Expected no {what} in what a latent site is computed with. Put numbers there before: "
+            f"{x} = jnp.where(jnp.is{'inf' if infinite else 'nan'}({x}), {instead}, {x})."
         )
 
 
-def _nan_found(argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...]) -> str:
-    held = f"Argument '{argument}' holds {counted(count, 'NaN')}"
+def _found(
+    argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], what: str = "NaN"
+) -> str:
+    held = f"Argument '{argument}' holds {counted(count, what)}"
     return f"{held}, the first at {entry_of(argument, index)}, shape {shape}"
 
 
@@ -83,6 +97,19 @@ class InfiniteDataError(ArgumentError):
             f"{entry_of(argument, index)}, shape {shape}.\n"
             "Expected finite numbers. Remove the entry, or mark it as missing with "
             f"numpy.ma.masked_invalid({argument})."
+        )
+
+
+class ExcludedError(ArgumentError):
+    """Log potentials of -inf among the data leave no state that is possible."""
+
+    def __init__(self, arguments: tuple[str, ...], site: str, index: tuple[int, ...]) -> None:
+        where = f"site '{site}'" + (f", {entry_of(site, index)}," if index else "")
+        super().__init__(
+            f"{where[0].upper()}{where[1:]} is impossible, log 0, at all values of the discrete "
+            f"sites that were tried, because of -inf in {quoted(arguments)}.\n"
+            "Expected a finite number for at least one value. Check which states the potentials "
+            "exclude."
         )
 
 

@@ -23,6 +23,7 @@ from lowerbound.joint.rules.elementwise import NAMED
 from lowerbound.joint.rules.interpret import RULES, interpret
 from lowerbound.joint.templates.table import TEMPLATES
 from lowerbound.joint.terms.expression import OPERATIONS
+from lowerbound.joint.terms.impossible import holds_infinity, possible
 from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.value import (
     Operand,
@@ -46,6 +47,7 @@ class Program:
     static: dict[str, dict[str, Any]]
     latents: tuple[Latent, ...]
     data_names: tuple[str, ...]
+    infinite: frozenset[str] = frozenset()  # data that hold -inf or inf
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def _trace_program(model: Model) -> Program:
     }
     arrays = {name: abstract(np.shape(a), a.dtype) for name, a in data.items()}
     closed, out_shape = jax.make_jaxpr(outputs, return_shape=True)(shapes, arrays)
-    return Program(closed, jax.tree.structure(out_shape), static, latents, names)
+    infinite = frozenset(name for name, array in data.items() if holds_infinity(array))
+    return Program(closed, jax.tree.structure(out_shape), static, latents, names, infinite)
 
 
 def vocabulary() -> int:
@@ -176,7 +179,10 @@ def derive(
     values.update({name: add(values[name], origin) for name, origin in origins.items()})
     # The jaxpr's inputs are flattened dictionaries, which JAX sorts by key.
     inputs: list[Operand] = [values[name] for name in sorted(values)]
-    inputs += [data[name] for name in sorted(program.data_names)]
+    inputs += [
+        possible(data[name]) if name in program.infinite else data[name]
+        for name in sorted(program.data_names)
+    ]
     flat = interpret(program.jaxpr, inputs)
     records = jax.tree.unflatten(program.outputs, flat)
     densities: dict[str, Value | Poison] = {}

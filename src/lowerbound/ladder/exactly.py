@@ -93,10 +93,13 @@ def several_optima(structure: Structure) -> bool:
 
 
 def exclusions(case: Case) -> tuple[str, ...]:
-    """The discrete sites of which some values together are impossible, where there are such."""
+    """The discrete sites of which some values together are impossible, where there are such.
+
+    Elements of one site may exclude values of each other too, as neighbours in a chain do.
+    """
     joint, model = case.problem.joint, case.model
     blocks = {block.number: block for block in joint.blocks if block.family.enumerable}
-    meeting = [s for s in joint.structure.summands if len(s.blocks & set(blocks)) > 1]
+    meeting = [s for s in joint.structure.summands if sum(r.block in blocks for r in s.reads) > 1]
     if not meeting:
         return ()
     arrays = joint.compress(inputs_of(model))
