@@ -12,7 +12,6 @@ import importlib
 import math
 import multiprocessing
 import os
-import resource
 import sys
 import time
 import warnings
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peak import Peak
 from benchmarks.posteriordb import VARIABLE, one_line
 from benchmarks.stress_models import load, programs
 from benchmarks.timing import verdict
@@ -78,20 +78,14 @@ def work(pipe: Any, kind: str, name: str, folder: str) -> None:
         program = importlib.import_module("ports").load(name)
     jax.block_until_ready(jax.numpy.zeros(1) + 1)  # the backend's own start is no part of a fit
     try:
-        peak, began = _peak(), time.process_time()
+        peak, began = Peak(), time.process_time()
         fit = lb.fit(program.model, **program.data)
         seconds = time.process_time() - began
-        grown, cost = _peak() - peak, fit.plan.cost
+        grown, cost = peak.grown, fit.plan.cost
         expected = (math.nan, math.nan) if cost is None else (cost.seconds, cost.megabytes)
         pipe.send(Row(name, fit.method, expected[0], seconds, expected[1], grown))
     except Exception as error:
         pipe.send(Row(name, reason=one_line(error)))
-
-
-def _peak() -> float:
-    """The most megabytes that this process has had."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / 1e6 if sys.platform == "darwin" else most / 1e3
 
 
 def row_of(kind: str, name: str, folder: str, limit: float) -> Row:

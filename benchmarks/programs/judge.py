@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import resource
 import time
 import traceback
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.peak import Peak
 from benchmarks.posteriordb import errors, one_line
 from benchmarks.posteriordb_peers import forget, moments
 
@@ -36,7 +36,8 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
     jax.block_until_ready(jax.numpy.zeros(1) + 1)
     emit(phase="fit")
     facts: dict[str, Any] = {"outcome": "result"}
-    began, peak = (time.perf_counter(), time.process_time()), megabytes()
+    peak = Peak()
+    began = time.perf_counter(), time.process_time()
     fit = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -53,7 +54,7 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
             facts["where"] = "".join(traceback.format_exception(error)[-8:])
     facts["seconds"] = time.perf_counter() - began[0]
     facts["cpu"] = time.process_time() - began[1]
-    facts["megabytes"] = megabytes() - peak
+    facts["megabytes"] = peak.grown
     facts["warned"] = tuple({one_line(w.message): None for w in caught})
     if fit is not None:
         facts |= described(fit)
@@ -80,6 +81,8 @@ def described(fit: Any) -> dict[str, Any]:
     elbo = float(fit.elbo)
     facts = {"rung": rung, "converged": bool(fit.converged), "elbo": elbo}
     facts["trust"] = str(getattr(getattr(fit, "verdict", None), "trust", ""))
+    if fit.plan.cost is not None:
+        facts |= {"expected": fit.plan.cost.seconds, "expected_mb": fit.plan.cost.megabytes}
     if not math.isfinite(elbo):
         facts |= {"outcome": "exception", "reason": f"a fit whose elbo is {elbo}"}
     return facts
@@ -214,8 +217,3 @@ def without_reserved(model: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str,
     if not kept:
         return model, kwargs
     return partial(model, **kept), {n: v for n, v in kwargs.items() if n not in RESERVED}
-
-
-def megabytes() -> float:
-    """The most that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -30,7 +30,9 @@ class Row:
     elbo: float = math.nan
     seconds: float = math.nan
     cpu: float = math.nan
-    megabytes: float = math.nan  # what the process's peak grew by
+    expected: float = math.nan  # the seconds of the processor, and megabytes, of the plan
+    expected_mb: float = math.nan
+    megabytes: float = math.nan  # the peak above what the process held before
     explained: float = math.nan  # seconds of `lb.explain`, after the fit
     nuts: float = math.nan
     rhat: float = math.nan
