@@ -24,7 +24,17 @@ from tests.joint.evaluate import (
     real,
     row,
     size_of,
+    unit,
 )
+
+
+def sticks(v: Any) -> Any:
+    """Stick-breaking weights, as NumPyro's documentation writes them."""
+    left = jnp.cumprod(1 - v, -1)
+    ends = [(0, 0)] * (v.ndim - 1)
+    first = jnp.pad(v, [*ends, (0, 1)], constant_values=1)
+    return first * jnp.pad(left, [*ends, (1, 0)], constant_values=1)
+
 
 STRUCTURE: dict[str, Row] = {
     "broadcast": row(lambda x: jnp.broadcast_to(x, (2, 3)), x=real(3)),
@@ -105,6 +115,39 @@ STRUCTURE: dict[str, Row] = {
     "cumsum reverse": row(lambda x: lax.cumsum(x, 0, reverse=True), x=real(4)),
     "cumsum size one": row(lambda x: jnp.cumsum(x, axis=0), x=real(1, 3)),
     "random walk": row(lambda a, x: a + jnp.cumsum(x) ** 2, a=real(), x=real(4)),
+    # -- products over an axis
+    "product": row(lambda x: jnp.prod(x, 0) * x, x=real(2, 3)),
+    "product of all": row(lambda x, d: jnp.prod(x * d), x=real(2, 2), d=data(2, 2)),
+    "product of sums": row(lambda x: jnp.prod(x + 1.0, axis=-1), x=real(2, 3)),
+    "product of data": row(lambda x, d: x * jnp.prod(d, 0), x=real(2), d=data(3, 2)),
+    "product of gathered": row(
+        lambda x, z: jnp.prod(x[z]), x=real(3), z=discrete(2)
+    ),
+    "cumprod": row(lambda t: jnp.cumprod(t), t=positive(3)),
+    "cumprod axis": row(lambda x: jnp.cumprod(x, axis=1), x=real(2, 3, 2)),
+    "cumprod reverse": row(lambda x: lax.cumprod(x, 0, reverse=True), x=real(4)),
+    "cumprod size one": row(lambda x: jnp.cumprod(x, axis=0), x=real(1, 3)),
+    "log of a cumprod": row(lambda t, s: jnp.log(s * jnp.cumprod(t)), t=positive(9), s=positive()),
+    "root of a product": row(lambda t: jnp.sqrt(jnp.prod(t, 1)), t=positive(2, 4)),
+    # -- functions of pieces
+    "log of pieces": row(
+        lambda t, s: jnp.log(jnp.concatenate([t, 2.0 * s])), t=positive(3), s=positive(2)
+    ),
+    "log of padding": row(
+        lambda t: jnp.log(jnp.pad(t, (1, 2), constant_values=3.0)), t=positive(3)
+    ),
+    "product of nothing": row(lambda x: x * jnp.prod(x[:0]), x=real(3)),
+    "power of pieces": row(
+        lambda t, s: jnp.stack([t, s, t * s]) ** -1.5, t=positive(2), s=positive(2)
+    ),
+    "sticks": row(lambda v: jnp.log(sticks(v)), v=unit(5)),
+    "sticks of rows": row(lambda v: jnp.log(sticks(v)), v=unit(2, 3)),
+    "sticks by concatenation": row(
+        lambda v: jnp.log(
+            jnp.concatenate([v, jnp.ones(1)]) * jnp.concatenate([jnp.ones(1), jnp.cumprod(1 - v)])
+        ),
+        v=unit(4),
+    ),
     # -- products
     "dot": row(lambda x, d: jnp.dot(d, x), x=real(3), d=data(4, 3)),
     "dot of two": row(lambda x, y: jnp.dot(x, y), x=real(3), y=real(3)),
@@ -194,8 +237,12 @@ POISON: dict[str, tuple[Row, set[str]]] = {
     "loop": (row(lambda x: lax.fori_loop(0, 3, lambda i, c: c * x, x), x=real(2)), {"x"}),
     "sort": (row(lambda x: jnp.sort(x) * 2.0 + 1.0, x=real(3)), {"x"}),
     "max": (row(lambda x: x.max(0), x=real(3, 2)), {"x"}),
-    "product": (row(lambda x: jnp.prod(x, 0) * x, x=real(2, 3)), {"x"}),
-    "cumprod": (row(lambda t: jnp.cumprod(t), t=positive(3)), {"t"}),
+    "product": (row(lambda x: jnp.prod(1.0 + x), x=real(9)), {"x"}),
+    "cumprod": (row(lambda x: jnp.cumprod(1.0 + x), x=real(9)), {"x"}),
+    "log of pieces that meet": (
+        row(lambda t: jnp.log(jnp.pad(t, (0, 1)) + jnp.pad(t, (1, 0))), t=positive(3)),
+        {"t"},
+    ),
     "cholesky": (row(lambda L: jnp.linalg.cholesky(L), L=matrix(2, 2)), {"L"}),
     "inverse": (row(lambda L, x: jnp.linalg.inv(L) @ x, L=matrix(2, 2), x=real(2)), {"L", "x"}),
     "solve": (row(lambda L, x: jnp.linalg.solve(L, x), L=matrix(2, 2), x=real(2)), {"L", "x"}),

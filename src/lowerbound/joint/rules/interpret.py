@@ -2,7 +2,7 @@
 
 Equations that no latent site touches are evaluated as they are (in NumPy where their inputs are
 known while deriving, so that index arithmetic stays visible). The others go through the rules of
-`elementwise`, `structural` and `indexing`; a primitive without a rule yields a
+`elementwise`, `structural`, `indexing` and `multiplied`; a primitive without a rule yields a
 `Poison`.
 """
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from lowerbound.joint.rules import elementwise, indexing, static, structural
+from lowerbound.joint.rules import elementwise, indexing, multiplied, static, structural
 from lowerbound.joint.terms.impossible import holds_infinity, is_finite, possible
 from lowerbound.joint.terms.value import (
     Operand,
@@ -35,6 +35,7 @@ RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **structural.RULES,
     **indexing.RULES,
+    **multiplied.RULES,
 }
 
 # Names of jitted functions that say less than the primitive inside them.

@@ -133,7 +133,9 @@ def slice_axis(value: Value, axis: int, positions: Array) -> Value:
         return replace(value, shape=shape)
     new = Label(size) if size > 1 else None
     where: Index = (
-        gathered(positions, (new,), value.shape[axis]) if new else Gather(positions[0], ())
+        gathered(positions, (new,), value.shape[axis])
+        if new
+        else Gather(positions[0] if size else np.asarray(0), ())  # of nothing: never read
     )
     index: list[Index | None] = list(value.axes)
     index[axis] = where

@@ -15,11 +15,13 @@ from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.functions import functions_of, is_function, refused
 from lowerbound.joint.terms.indices import Array, Label, align, index_key, labels_of, unique
 from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, refresh, substitute
+from lowerbound.joint.terms.pieces import pieces_of, stacked
 from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import (
     Operand,
     Poison,
     Value,
+    add,
     broadcast,
     constant,
     dense,
@@ -28,6 +30,7 @@ from lowerbound.joint.terms.value import (
     merge_like,
     poisoned,
     shape_of,
+    times,
 )
 
 
@@ -124,6 +127,33 @@ def _reason(name: str, values: Sequence[Value], tree: Tree | None) -> str:
     return f"{name} of a latent value has no closed form here"
 
 
+def _by_pieces(
+    name: str,
+    function: Callable[..., Array],
+    value: Value,
+    inner: Callable[..., Value | Poison | None],
+) -> Value | Poison | None:
+    """The function of each piece of a value in its place."""
+    pieces = pieces_of(value)
+    if pieces is None:
+        return None
+    parts: list[Operand] = []
+    for mask, piece in zip(pieces.masks, pieces.values, strict=True):
+        part = elementwise(name, function, [piece], inner)
+        if isinstance(part, Poison):
+            return None
+        parts.append(times(constant(mask, pieces.labels, value), part))
+    if pieces.rest.any():
+        off = pieces.rest * np.asarray(function(np.zeros(())))
+        parts.append(constant(off, pieces.labels, value))
+    total = add(*parts)
+    return (
+        total
+        if isinstance(total, Poison)
+        else replace(total, terms=stacked(total.terms, value.labels))
+    )
+
+
 def elementwise(
     name: str,
     function: Callable[..., Array],
@@ -153,6 +183,8 @@ def elementwise(
     outcome = inner(*opened) if inner is not None else None
     if outcome is None and tree is not None:
         outcome = of_one_number(name, tree, opened)
+    if outcome is None and inner is not None and len(opened) == 1:
+        outcome = _by_pieces(name, function, opened[0], inner)
     if outcome is None:
         return poisoned(name, _reason(name, opened, tree), *values)
     if isinstance(outcome, Poison):
