@@ -200,6 +200,7 @@ def test_nested_levels_are_eliminated_in_turn():
     groups = np.repeat(np.arange(4), [10_000, 1000, 10, 1])
     pattern = Pattern.of(rows, columns, size, groups)
     assert [len(stage.kept) for stage in stages(pattern)] == [1011, 11]
+    assert str(pattern) == "11,000 eliminated in small blocks, 11 dense"
     values = np.where(rows == columns, 100.0, -0.001) * np.where(columns < 10_000, 1.0, 10.0)
     factor = pattern.factor(values)
     from scipy.sparse import coo_array

@@ -55,6 +55,17 @@ class Pattern:
         at = rows.astype(np.int64), columns.astype(np.int64)
         return cls(rows, columns, size, groups, _stage_of(*at, size, groups))
 
+    @property
+    def dense(self) -> int:
+        """How many entries are left in the end, as a dense matrix."""
+        stage: Stage | Dense = self.stage
+        while isinstance(stage, Stage):
+            stage = stage.rest
+        return stage.size
+
+    def __str__(self) -> str:
+        return f"{self.size - self.dense:,} eliminated in small blocks, {self.dense:,} dense"
+
     def factor(self, values: np.ndarray) -> Factor | None:
         """The factor of the matrix with these entries, (nnz,); None if not positive definite."""
         return self.stage.factor(np.asarray(values, np.float64))
@@ -204,8 +215,8 @@ def _fronts(
             met = blocks.border(some, m)
             border = np.maximum(met, 0).astype(np.int32)
             high, low = np.tril_indices(m)
-            target = _located(border[:, high].astype(int), border[:, low].astype(int), size, keys)
-            target[met[:, high] < 0] = 0  # nothing is added there
+            target = _located(met.take(high, 1), met.take(low, 1), size, keys)
+            target[met.take(high, 1) < 0] = 0  # nothing is added there
         yield Front(members, border, m, own, inner_to, entry, outer_to, target)
 
 

@@ -124,5 +124,6 @@ def _inverse_cholesky(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
 
 def _square(width: int) -> np.ndarray:
     """Where each entry of a symmetric matrix is in the list of its lower triangle, row by row."""
-    low, high = np.sort(np.indices((width, width)).reshape(2, -1), axis=0)
-    return np.asarray(high * (high + 1) // 2 + low)
+    each = np.arange(width)
+    high, low = np.maximum.outer(each, each), np.minimum.outer(each, each)
+    return np.asarray(high * (high + 1) // 2 + low).ravel()

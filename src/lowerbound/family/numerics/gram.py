@@ -83,56 +83,104 @@ def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -
     order = np.argsort(rows, kind="stable").astype(np.int32)
     widths = np.bincount(rows, minlength=count)
     begins = np.cumsum(widths) - widths
-    diagonal = np.arange(size, dtype=np.int64) * (size + 1)
-    parts = [_Part.of(np.zeros((3, 0), np.int32), diagonal)]
+    parts = []
     for width in np.unique(widths[widths > 0]):
-        low, high = np.tril_indices(width)[::-1]
-        alike = np.flatnonzero(widths == width)
-        step = max(1, _AT_ONCE // len(low))
-        for begin in range(0, len(alike), step):
-            some = alike[begin : begin + step, None]
-            first, second = order[begins[some] + low], order[begins[some] + high]
-            owner = np.broadcast_to(some, first.shape)
-            pairs = np.stack([first, second, owner]).astype(np.int32).reshape(3, -1)
-            parts.append(_Part.between(pairs, columns, size))
-    keys = distinct(np.concatenate([part.keys for part in parts]))
-    place = np.concatenate([part.place(keys) for part in parts[1:]] or [np.zeros(0, np.int32)])
-    first, second, owner = np.concatenate([part.pairs for part in parts], axis=1)
-    return Gram(
-        (keys // size).astype(np.int32),
-        (keys % size).astype(np.int32),
-        first,
-        second,
-        place,
-        owner,
-        count,
-    )
+        owner = np.flatnonzero(widths == width)
+        entries = order[begins[owner][:, None] + np.arange(width)]
+        parts.append(_Rows.of(owner.astype(np.int32), entries, columns[entries].astype(np.int64)))
+    diagonal = np.arange(size, dtype=np.int64) * (size + 1)
+    met = [kind.keys(size).ravel() for part in parts for kind in part.kinds]
+    keys = distinct(np.concatenate([diagonal, *met]))
+    found = [part.pairs(keys, size) for part in parts] or [np.zeros((4, 0), np.int32)]
+    first, second, place, owner = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+    at = (keys // size).astype(np.int32), (keys % size).astype(np.int32)
+    return Gram(*at, first, second, place, owner, count)
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """Some pairs, and where their products are: a few at once, so that sorting takes no memory."""
+class _Kind:
+    """Pairs of slots (of a row's entries) whose columns are known from one pair of numbers.
 
-    pairs: np.ndarray  # (3, pairs): first, second, owner
-    keys: np.ndarray  # row * size + column, once each, sorted
-    which: np.ndarray  # (pairs,): the key of a pair
+    An effect's intercept and slopes, and all columns that every row has, differ by what is the
+    same in all rows. So few pairs of numbers need sorting.
+    """
+
+    high: np.ndarray  # (p,): pairs of slots
+    low: np.ndarray
+    steps: tuple[np.ndarray, np.ndarray]  # (p,): of their columns to the pair of numbers
+    known: tuple[np.ndarray, np.ndarray]  # (u,): the pairs of numbers, once each
+    which: np.ndarray  # (n,): of each row
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of both entries, (u, p)."""
+        (one, other), (first, second) = self.known, self.steps
+        return one[:, None] + first, other[:, None] + second
+
+    def keys(self, size: int) -> np.ndarray:
+        """Row and column of the product as row * size + column, (u, p)."""
+        one, other = self.columns()
+        return np.asarray(np.maximum(one, other) * size + np.minimum(one, other))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of A with the same number of entries."""
+
+    owner: np.ndarray  # (n,)
+    entries: np.ndarray  # (n, w): positions in the list of entries, in order
+    kinds: list[_Kind]
 
     @classmethod
-    def of(cls, pairs: np.ndarray, keys: np.ndarray) -> _Part:
-        known = distinct(keys)
-        return cls(pairs, known, np.searchsorted(known, keys).astype(np.int32))
+    def of(cls, owner: np.ndarray, entries: np.ndarray, columns: np.ndarray) -> _Rows:
+        leader, step = _leaders(columns)
+        high, low = np.tril_indices(columns.shape[1])
+        kinds = []
+        for one, other in np.unique(np.stack([leader[high], leader[low]]), axis=1).T:
+            alike = np.flatnonzero((leader[high] == one) & (leader[low] == other))
+            base = int(columns.max()) + 1
+            code = columns[:, one] * base + columns[:, other]
+            known = distinct(code)
+            which = np.searchsorted(known, code).astype(np.int32)
+            slots = high[alike], low[alike]
+            steps = step[slots[0]], step[slots[1]]
+            kinds.append(_Kind(*slots, steps, (known // base, known % base), which))
+        return cls(owner, entries, kinds)
 
-    @classmethod
-    def between(cls, pairs: np.ndarray, columns: np.ndarray, size: int) -> _Part:
-        one, other = columns[pairs[0]].astype(np.int64), columns[pairs[1]].astype(np.int64)
-        same = np.flatnonzero((one == other) & (pairs[0] != pairs[1]))
-        keys = np.maximum(one, other) * size + np.minimum(one, other)
-        again = pairs[:, same][[1, 0, 2]]
-        return cls.of(np.concatenate([pairs, again], axis=1), np.concatenate([keys, keys[same]]))
+    def pairs(self, keys: np.ndarray, size: int) -> np.ndarray:
+        """First, second, place and owner of all pairs, (4, pairs)."""
+        (count, width), again = self.entries.shape, []
+        high, low = np.tril_indices(width)
+        found = np.empty((4, count, len(high)), np.int32)
+        self.entries.take(low, 1, out=found[0], mode="clip")
+        self.entries.take(high, 1, out=found[1], mode="clip")
+        found[3] = self.owner[:, None]
+        for kind in self.kinds:
+            place = np.searchsorted(keys, kind.keys(size)).astype(np.int32)
+            number = kind.high * (kind.high + 1) // 2 + kind.low
+            found[2][:, number] = place.take(kind.which, 0)
+            one, other = kind.columns()
+            same = (one == other) & (kind.high != kind.low)
+            if same.any():
+                row, pair = np.nonzero(same[kind.which])
+                again.append(found[:, row, number[pair]][[1, 0, 2, 3]])
+        flat = found.reshape(4, -1)
+        return np.concatenate([flat, *again], axis=1) if again else flat
 
-    def place(self, keys: np.ndarray) -> np.ndarray:
-        """The position of each product among all keys."""
-        return np.asarray(np.searchsorted(keys, self.keys).astype(np.int32)[self.which])
+
+def _leaders(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each slot, the first slot from which it is the same number of columns away in all rows.
+
+    And that number.
+    """
+    width = columns.shape[1]
+    leader, step = np.arange(width), np.zeros(width, np.int64)
+    for slot in range(width):
+        for other in np.flatnonzero(leader[:slot] == np.arange(slot)):
+            away = columns[0, slot] - columns[0, other]
+            if (columns[:, slot] - columns[:, other] == away).all():
+                leader[slot], step[slot] = other, away
+                break
+    return leader, step
 
 
 def distinct(keys: np.ndarray) -> np.ndarray:

@@ -7,8 +7,7 @@ casks of a batch, the intercept and slope of each group, pieces of a chain betwe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +17,9 @@ LARGEST_BLOCK = 8
 _LEVELS = 20  # of the number of neighbours up to which entries are candidates
 _GROUPS = 30  # the largest, which are candidates by themselves and together
 _WIDEST = 4  # how far the entries of a chain may reach for it to be cut into pieces
+_SPARED = 3  # only every so many levels are looked at for entries that do not meet at all
 _ROUNDS = 6  # in which entries without neighbours among each other are chosen
+_PAYS = 0.95  # of the work without a stage
 # In operations of a dense factorisation: what one of the scattered sums and one stage take.
 SCATTERED, STAGE = 100.0, 2e7
 
@@ -29,77 +30,92 @@ def blocks_of(rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarr
     `rows` > `columns` are the pairs that meet; `groups` says which site an entry belongs to. The
     choice is that of least work if all that is left were dense. Where none pays, nothing is chosen.
     """
-    pairs = _Pairs(rows, columns, size)
-    best, least = np.zeros(size, bool), float(size) ** 3 / 3
-    if least <= STAGE:
-        return pairs.labels(best)
-    for mask in _candidates(pairs, groups):
-        best, least = _better(pairs, mask, best, least)
+    degree = np.bincount(rows, minlength=size) + np.bincount(columns, minlength=size)
+    pairs, best = _Pairs(rows, columns, degree), _Choice.nothing(size)
+    if best.work <= STAGE:
+        return best.labels
     for mask in _largest(groups):
-        best, least = _better(pairs, mask | best, best, least)
-    return pairs.labels(best)
+        best = best.or_better(pairs.among(mask), mask)
+    levels = np.unique(degree)
+    levels = levels[np.unique(np.linspace(0, len(levels) - 1, _LEVELS).astype(int))]
+    for number, level in enumerate(levels):
+        few = degree <= level
+        if best.beats(few):
+            continue
+        inner = pairs.among(few)
+        best = best.or_better(inner, few)
+        pieces = _pieces(inner, few)
+        if pieces is not None:
+            best = best.or_better(inner.among(pieces), pieces)
+        if (len(levels) - 1 - number) % _SPARED == 0:
+            apart = _apart(inner, few)
+            best = best.or_better(inner.among(apart), apart)
+    for mask in _largest(groups):
+        both = mask | best.mask
+        best = best.or_better(pairs.among(both), both)
+    return best.labels
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The graph of a pattern: pairs of entries that meet."""
+    """Pairs of entries that meet: the graph of a pattern, or of a part of it."""
 
     rows: np.ndarray
     columns: np.ndarray
-    size: int
+    degree: np.ndarray  # (size,): with how many others an entry meets in all of the pattern
 
-    @cached_property
-    def degree(self) -> np.ndarray:
-        """With how many others each entry meets."""
-        count = np.bincount(self.rows, minlength=self.size)
-        return count + np.bincount(self.columns, minlength=self.size)
-
-    def within(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def among(self, mask: np.ndarray) -> _Pairs:
         """The pairs both of whose entries are chosen."""
         inside = mask[self.rows] & mask[self.columns]
-        return self.rows[inside], self.columns[inside]
+        return replace(self, rows=self.rows[inside], columns=self.columns[inside])
 
-    def components(self, mask: np.ndarray) -> np.ndarray:
-        """The connected set of each entry, in the graph of those that are chosen."""
+    def components(self) -> np.ndarray:
+        """The connected set of each entry."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        rows, columns = self.within(mask)
-        if not len(rows):
-            return np.arange(self.size)
-        graph = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (self.size, self.size))
+        size = len(self.degree)
+        if not len(self.rows):
+            return np.arange(size)
+        ones = np.ones(len(self.rows), np.int8)
+        graph = coo_array((ones, (self.rows, self.columns)), (size, size))
         labels: np.ndarray = connected_components(graph, directed=False)[1]
         return labels
 
-    def labels(self, mask: np.ndarray) -> np.ndarray:
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Entries that are eliminated, and the work with them."""
+
+    mask: np.ndarray
+    sets: np.ndarray  # (size,): the connected set of each of them
+    work: float
+
+    @classmethod
+    def nothing(cls, size: int) -> _Choice:
+        return cls(np.zeros(size, bool), np.arange(size), _PAYS * float(size) ** 3 / 3)
+
+    @property
+    def labels(self) -> np.ndarray:
         """The connected sets of those that are chosen, numbered; -1 for the others."""
-        found = np.full(self.size, -1)
-        found[mask] = np.unique(self.components(mask)[mask], return_inverse=True)[1]
+        found = np.full(len(self.mask), -1)
+        found[self.mask] = np.unique(self.sets[self.mask], return_inverse=True)[1]
         return found
 
+    def beats(self, mask: np.ndarray) -> bool:
+        """Whether it makes less work than a candidate that has only to do what that leaves."""
+        return self.work <= STAGE + float(np.count_nonzero(~mask)) ** 3 / 3
 
-def _better(
-    pairs: _Pairs, mask: np.ndarray, best: np.ndarray, least: float
-) -> tuple[np.ndarray, float]:
-    """The small connected sets of a candidate, where they make less work than the best so far."""
-    labels = pairs.components(mask)
-    chosen = mask & (np.bincount(labels, minlength=pairs.size)[labels] <= LARGEST_BLOCK)
-    scattered = float(np.sum((pairs.degree[chosen] + 1.0) ** 2))
-    left = float(pairs.size - np.count_nonzero(chosen))
-    work = STAGE + SCATTERED * scattered + left**3 / 3
-    return (chosen, work) if work < least else (best, least)
-
-
-def _candidates(pairs: _Pairs, groups: np.ndarray) -> Iterator[np.ndarray]:
-    yield from _largest(groups)
-    levels = np.unique(pairs.degree)
-    for level in levels[np.unique(np.linspace(0, len(levels) - 1, _LEVELS).astype(int))]:
-        few = pairs.degree <= level
-        yield few
-        pieces = _pieces(pairs, few)
-        if pieces is not None:
-            yield pieces
-        yield _apart(pairs, few)
+    def or_better(self, inner: _Pairs, mask: np.ndarray) -> _Choice:
+        """The small connected sets of a candidate, where they make less work than this."""
+        if self.beats(mask):
+            return self
+        sets = inner.components()
+        small = mask & (np.bincount(sets, minlength=len(mask))[sets] <= LARGEST_BLOCK)
+        scattered = float(np.sum((inner.degree[small] + 1.0) ** 2))
+        left = float(np.count_nonzero(~small))
+        work = STAGE + SCATTERED * scattered + left**3 / 3
+        return _Choice(small, sets, work) if work < self.work else self
 
 
 def _largest(groups: np.ndarray) -> Iterator[np.ndarray]:
@@ -108,40 +124,38 @@ def _largest(groups: np.ndarray) -> Iterator[np.ndarray]:
         yield groups == name
 
 
-def _pieces(pairs: _Pairs, mask: np.ndarray) -> np.ndarray | None:
+def _pieces(inner: _Pairs, mask: np.ndarray) -> np.ndarray | None:
     """Chains and bands without every few of their entries, so that they fall into blocks."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    rows, columns = pairs.within(mask)
-    if len(rows) > _WIDEST * np.count_nonzero(mask):
+    rows, columns, size = inner.rows, inner.columns, len(mask)
+    if not 0 < len(rows) <= _WIDEST * np.count_nonzero(mask):
         return None
     both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
-    graph = csr_array((np.ones(2 * len(rows), np.int8), both), (pairs.size, pairs.size))
-    place = np.empty(pairs.size, np.int64)
-    place[reverse_cuthill_mckee(graph, symmetric_mode=True)] = np.arange(pairs.size)
-    width = int(np.abs(place[rows] - place[columns]).max(initial=0))
-    if not 0 < width <= _WIDEST:
+    graph = csr_array((np.ones(2 * len(rows), np.int8), both), (size, size))
+    place = np.empty(size, np.int64)
+    place[reverse_cuthill_mckee(graph, symmetric_mode=True)] = np.arange(size)
+    width = int(np.abs(place[rows] - place[columns]).max())
+    if width > _WIDEST:
         return None
     return np.asarray(mask & (place % (LARGEST_BLOCK + width) < LARGEST_BLOCK))
 
 
-def _apart(pairs: _Pairs, mask: np.ndarray) -> np.ndarray:
+def _apart(inner: _Pairs, mask: np.ndarray) -> np.ndarray:
     """Entries no two of which meet: of two that do, the one with fewer neighbours is preferred."""
-    rows, columns = pairs.within(mask)
-    chance = np.random.default_rng(0).permutation(pairs.size)  # any fixed order will do
-    rank = np.empty(pairs.size, np.int64)
-    rank[np.lexsort((chance, pairs.degree))] = np.arange(pairs.size)
-    chosen, free = np.zeros(pairs.size, bool), mask.copy()
+    rows, columns, size = inner.rows, inner.columns, len(mask)
+    chance = np.random.default_rng(0).permutation(size)  # any fixed order will do
+    rank = np.empty(size, np.int64)
+    rank[np.lexsort((chance, inner.degree))] = np.arange(size)
+    chosen, free = np.zeros(size, bool), mask.copy()
     for _ in range(_ROUNDS):
-        open_ = free[rows] & free[columns]
-        rows, columns = rows[open_], columns[open_]
         first = free.copy()
         first[np.where(rank[rows] > rank[columns], rows, columns)] = False
         chosen |= first
         free &= ~first
         free[rows[first[columns]]] = False
         free[columns[first[rows]]] = False
-        if not free.any():
-            break
+        still = free[rows] & free[columns]
+        rows, columns = rows[still], columns[still]
     return chosen

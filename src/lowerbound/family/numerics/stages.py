@@ -132,6 +132,7 @@ class Factor:
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (d,) or (d, k)."""
+        rhs = np.asarray(rhs, np.float64)
         if rhs.ndim == 1:
             return self.solve(rhs[:, None])[:, 0]
         halves = [
@@ -146,6 +147,7 @@ class Factor:
 
     def coloured(self, normals: np.ndarray) -> np.ndarray:
         """L'^-1 normals, (d,) or (d, k): of covariance P^-1 where those are standard normal."""
+        normals = np.asarray(normals, np.float64)
         if normals.ndim == 1:
             return self.coloured(normals[:, None])[:, 0]
         flat = self._flat([normals[front.members] for front in self.stage.fronts], normals)
