@@ -18,6 +18,7 @@ from lowerbound.result.answer import Answer, Stop
 from lowerbound.run.planned import Info, Planned, Trace
 
 A = TypeVar("A")
+B = TypeVar("B")
 At = TypeVar("At", covariant=True)
 P = TypeVar("P")
 R = TypeVar("R")
@@ -84,10 +85,8 @@ class Walking(Planned[Walk[P]]):
 # Phases: generators that a walk goes through; they yield after every unit, and return an outcome
 
 
-def told(
-    phase: Generator[A, None, R], standing: Callable[[A], Standing[P]]
-) -> Generator[Standing[P], None, R]:
-    """A phase that yields what it has, told as standings."""
+def told(phase: Generator[A, None, R], standing: Callable[[A], B]) -> Generator[B, None, R]:
+    """A phase that yields what it has, told otherwise: as standings."""
     while True:
         try:
             here = next(phase)

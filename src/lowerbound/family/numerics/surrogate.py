@@ -1,0 +1,213 @@
+"""A smooth function through known values: Gaussian-process interpolation in standardised space.
+
+The prior is a sum of functions of one coordinate, of pairs, and of all together (Duvenaud,
+Nickisch & Rasmussen 2011, "Additive Gaussian processes"): a posterior of hyperparameters is mostly
+the sum of skewed curves with a few interactions, which takes far fewer points to learn than a
+function of k coordinates at large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+LENGTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+SHARES = ((1.0, 0.1, 0.01), (1.0, 0.3, 0.1), (1.0, 1.0, 1.0), (1.0, 0.03, 0.0003))
+NUGGETS = (1e-9, 1e-6, 1e-4)
+TURNS = 2  # through the axes, each with a length of its own
+AT_ONCE = 1_000_000  # kernel values held together
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Coordinates s of t = centre + axes s, and the fall of a skewed curve along each of them.
+
+    The fall (exp(c s / w) - c s / w - 1) / c^2 with width w and skewness c is s^2 / 2 w^2 where c
+    is 0; it is that of the logarithm of a Gamma law, as logarithms of scales have it.
+    """
+
+    centre: np.ndarray
+    axes: np.ndarray
+    widths: np.ndarray
+    skewness: np.ndarray
+
+    def inward(self, t: np.ndarray) -> np.ndarray:
+        """The s of the rows of t."""
+        solved: np.ndarray = np.linalg.solve(self.axes, (t - self.centre).T).T
+        return solved
+
+    def fall(self, s: np.ndarray) -> np.ndarray:
+        """The sum over the axes of their falls, at the rows of s."""
+        total: np.ndarray = skewed_fall(s / self.widths, self.skewness).sum(axis=1)
+        return total
+
+
+def skewed_fall(place: np.ndarray, skewness: np.ndarray | float) -> np.ndarray:
+    """(exp(c x) - c x - 1) / c^2, or x^2 / 2 where c is 0; exponents are bounded."""
+    c = np.where(abs(np.asarray(skewness)) < 1e-3, 1e-3, skewness)
+    exponent = np.minimum(c * place, 12.0)
+    small = abs(exponent) < 1e-2
+    series = 0.5 * exponent**2 * (1 + exponent / 3 * (1 + exponent / 4))
+    fall: np.ndarray = np.where(small, series, np.expm1(exponent) - c * place) / c**2
+    return fall
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """f(t) = mean - fall(s) + sum over points of coefficient * kernel(s, point), s those of t.
+
+    points: (n, k), their s. coefficients: (n,). lengths: (k,), of the kernel along each axis.
+    shares: (3,), of functions of one coordinate, of two, and of all. mean: what f + fall reverts
+    to far away. dead: (m, k), points without a value: wherever one of them is nearer than every
+    point, the function is -inf.
+    """
+
+    frame: Frame
+    points: np.ndarray
+    coefficients: np.ndarray
+    lengths: np.ndarray
+    shares: np.ndarray
+    mean: float
+    dead: np.ndarray
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """The values at the rows of t (m, k)."""
+        s = self.frame.inward(t)
+        most = max(1, AT_ONCE // max(len(self.points), 1))
+        parts = [self._some(s[start : start + most]) for start in range(0, len(s), most)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _some(self, s: np.ndarray) -> np.ndarray:
+        kernel = _kernel(s, self.points, self.lengths, self.shares)
+        found = self.mean - self.frame.fall(s) + kernel @ self.coefficients
+        if len(self.dead):
+            alive = _squares(s, self.points).min(axis=1) <= _squares(s, self.dead).min(axis=1)
+            found = np.where(alive, found, -np.inf)
+        values: np.ndarray = found
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolation:
+    """A surrogate, with what it would say of each of its points without that point."""
+
+    surrogate: Surrogate
+    left_out: np.ndarray
+    nugget: float
+
+
+Score = tuple[float, np.ndarray, np.ndarray]
+Choice = tuple[np.ndarray, np.ndarray, float]  # lengths, shares, nugget
+
+
+def interpolate(
+    frame: Frame,
+    points: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    noise: np.ndarray,
+    dead: np.ndarray,
+    before: Interpolation | None = None,
+) -> Interpolation:
+    """The surrogate whose kernel predicts each value best from the others.
+
+    points: (n, k), in the coordinates of the frame. `weights` say how much the error at each point
+    matters; `noise`, the sd with which values are to be met. `before`: an interpolation of fewer
+    points, whose kernel is tried first and only mended.
+    """
+    weights = weights / weights.sum()
+    plain = values + frame.fall(points)
+    exact = weights * (noise == 0.0)
+    mean = float(exact @ plain / exact.sum())
+    rest = plain - mean
+    rest = np.where(noise > 0.0, np.minimum(rest, 0.0), rest)  # the fall may be deeper still
+    noise = noise**2 / max(float(exact @ rest**2 / exact.sum()), 1e-2)
+    k = points.shape[1]
+
+    def score(choice: Choice) -> Score:
+        errors, coefficients = _left_out(points, rest, noise, *choice)
+        return float(weights @ errors**2), errors, coefficients
+
+    shares = [np.array(one) for one in SHARES] if k > 1 else [np.array([1.0, 0.0, 0.0])]
+    middle: Choice = (np.full(k, 2.8), shares[0], NUGGETS[0])
+    if before is not None:
+        middle = (before.surrogate.lengths, before.surrogate.shares, before.nugget)
+    best = score(middle), middle
+    factors = [l / 2.8 for l in LENGTHS] if before is None else [0.7, 1.4]
+    best = _better(score, best, ((f * best[1][0], *best[1][1:]) for f in factors))
+    best = _better(score, best, ((best[1][0], one, best[1][2]) for one in shares))
+    best = _better(score, best, ((*best[1][:2], one) for one in NUGGETS))
+    for _ in range(TURNS if k > 1 else 0):
+        last = best[0][0]
+        for axis in range(k):
+            scaled = [np.where(np.arange(k) == axis, f, 1.0) for f in (1.6, 0.625)]
+            best = _better(score, best, [(f * best[1][0], *best[1][1:]) for f in scaled])
+        if best[0][0] > 0.8 * last:
+            break
+    (_, errors, coefficients), (lengths, share, nugget) = best
+    surrogate = Surrogate(frame, points, coefficients, lengths, share, mean, dead)
+    return Interpolation(surrogate, rest - errors + mean - frame.fall(points), nugget)
+
+
+def _better(
+    score: Callable[[Choice], Score], best: tuple[Score, Choice], choices: Iterable[Choice]
+) -> tuple[Score, Choice]:
+    """The best of what there is and of other choices."""
+    for lengths, shares, nugget in choices:
+        choice = np.clip(lengths, 0.4, 30.0), shares, nugget
+        found = score(choice)
+        if found[0] < best[0][0]:
+            best = found, choice
+    return best
+
+
+def _left_out(
+    points: np.ndarray,
+    values: np.ndarray,
+    noise: np.ndarray,
+    lengths: np.ndarray,
+    shares: np.ndarray,
+    nugget: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of the prediction of each value from the others, in closed form, and coefficients."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    matrix = _kernel(points, points, lengths, shares)
+    matrix[np.diag_indices_from(matrix)] += shares.sum() * (nugget + noise)
+    try:
+        inverse = cho_solve(cho_factor(matrix, lower=True), np.eye(len(points)))
+    except LinAlgError:
+        return np.full(len(points), np.inf), np.zeros(len(points))
+    coefficients = inverse @ values
+    return coefficients / np.diag(inverse), coefficients
+
+
+def _kernel(
+    s: np.ndarray, points: np.ndarray, lengths: np.ndarray, shares: np.ndarray
+) -> np.ndarray:
+    """Shares of the sum over axes of their kernels, of that over pairs, and of the product."""
+    total = np.zeros((len(s), len(points)))
+    squares, exponents = np.zeros_like(total), np.zeros_like(total)
+    for own, other, length in zip(s.T, points.T, lengths, strict=True):
+        exponent = (own[:, None] / length - other / length) ** 2
+        one = np.exp(-0.5 * exponent)
+        total += one
+        squares += one**2
+        exponents += exponent
+    k = s.shape[1]
+    kernel: np.ndarray = shares[0] / k * total
+    if k > 1:
+        pairs = k * (k - 1) / 2
+        kernel += shares[1] / pairs * 0.5 * (total**2 - squares)
+        kernel += shares[2] * np.exp(-0.5 * exponents)
+    return kernel
+
+
+def _squares(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Squared distances of rows."""
+    product = left @ right.T
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * product
+    positive: np.ndarray = np.maximum(squares, 0.0)
+    return positive

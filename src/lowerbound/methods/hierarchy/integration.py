@@ -1,0 +1,242 @@
+"""The integral of a surface over hyperparameters: mode, curvature, points, a smooth density.
+
+Points of low discrepancy are put where a skewed proposal q0 has its mass, and a surrogate goes
+through L - log q0 at all points known. The points double until what the surrogate says of each
+point without that point is right, and moments no longer move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowerbound.family.numerics.pareto import smoothed_weights
+from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
+from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
+from lowerbound.methods.hierarchy.standardised import placed_again, standardised
+from lowerbound.methods.hierarchy.surface import Solved, Surface
+from lowerbound.methods.hierarchy.uphill import Evaluated, climb
+from lowerbound.run.walking import told
+
+SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+GRID = (13, 25, 49, 97)  # nodes of one hyperparameter
+MOST = 256  # points, unless told
+ROUGH = 0.05  # nats: the error of the surrogate at a point left out
+MEANS, SDS = 0.02, 0.02  # between two sizes: in sds, and relative
+POOR = 0.35  # efficiency of a proposal that is made anew
+HIGHER = 0.3  # nats above the summit, where another climb begins
+LEAST = 0.1  # efficiency with which an answer is good
+ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
+HEAVY = 0.7  # k-hat of weights that are not to be trusted
+LOW = 6.0  # nats below the average weight, from where on weights hardly matter
+NEAR = 0.02  # distance of points that are one
+ENDS = 1e-6  # probability beyond the grid of one hyperparameter, on either side
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Where an integration stands: evaluations so far, the highest L, and what it has found."""
+
+    phase: str
+    evaluations: int
+    best: float
+    integral: Integral | None
+
+
+@dataclass(frozen=True, eq=False)
+class Integral:
+    """q(t) and the log evidence, and how good they are.
+
+    solved: all points with a value. points: those of the proposals. efficiency: the effective size
+    of the weights over their number. k_hat: that of the weights. rough: the error in nats of the
+    surrogate at a point left out. error: that of the log evidence. moved: how far means and sds
+    moved with the last points, over what is allowed. enough: whether all of it is good.
+    """
+
+    smoothed: Smoothed
+    interpolation: Interpolation
+    solved: tuple[Solved, ...]
+    evaluations: int
+    points: int
+    efficiency: float
+    k_hat: float
+    rough: float
+    error: float
+    moved: float
+    enough: bool
+
+    @property
+    def log_evidence(self) -> float:
+        """The log integral of exp L."""
+        return self.smoothed.log_evidence
+
+    def __str__(self) -> str:
+        k_hat = f", k-hat {self.k_hat:.1f}" if math.isfinite(self.k_hat) else ""
+        return (
+            f"{self.points} points, effective size {self.points * self.efficiency:.0f}{k_hat}, "
+            f"evidence to {self.error:.2g} nats"
+        )
+
+
+def integrate(
+    surface: Surface, start: np.ndarray, *, points: int | None = None
+) -> Generator[Progress, None, Integral]:
+    """Integrate exp L over R^k; yields after every evaluation.
+
+    points: so many in all, no more and no fewer; None: as many as it takes.
+    """
+    evaluated = Evaluated(surface)
+    integral: Integral | None = None
+
+    def progress(phase: str) -> Progress:
+        best = max((one.value for one in evaluated.known), default=-math.inf)
+        return Progress(phase, len(evaluated.known), best, integral)
+
+    placed, frame = yield from _begun(evaluated, np.asarray(start, float), progress)
+    own: list[Solved] = []  # the points of the present proposal
+    count = 0
+    for places in _rounds(len(start), points):
+        for place in places:
+            own.append(evaluated.at(_spot(placed, place)))
+            count += 1
+            yield progress("points")
+        integral = _found(evaluated, frame, placed, own, count, integral)
+        yield progress("points")
+        if integral.enough and points is None:
+            break
+        if len(start) > 1 and (integral.efficiency < POOR or integral.k_hat > HEAVY):
+            smoothed = integral.smoothed
+            t = smoothed.placed.outward(smoothed.nodes)
+            placed, own = placed_again(t, smoothed.weights), []
+    assert integral is not None
+    return integral
+
+
+def _begun(
+    evaluated: Evaluated, start: np.ndarray, progress: Callable[[str], Progress]
+) -> Generator[Progress, None, tuple[Placed, Frame]]:
+    """Climb and standardise; again from above, where the sides turn out to be higher."""
+    for _ in range(3):
+        summit = yield from told(climb(evaluated, start), lambda _: progress("climb"))
+        placing = standardised(evaluated, summit)
+        placed, frame = yield from told(placing, lambda _: progress("curvature"))
+        if evaluated.best.value < summit.top.value + HIGHER:
+            break
+        start = evaluated.best.t
+    return placed, frame
+
+
+def _rounds(k: int, points: int | None) -> Iterator[np.ndarray]:
+    """Places in the unit cube, more and more of them."""
+    if k == 1:
+        sizes = [size for size in GRID if size <= MOST] if points is None else [points]
+        done: set[float] = set()
+        for size in sizes:
+            places = [place for place in np.linspace(0.0, 1.0, size) if place not in done]
+            done.update(places)
+            yield np.array(places)[:, None]
+        return
+    sizes = [size for size in SIZES if 4 * k <= size <= MOST] if points is None else [points]
+    before = 0
+    for size in sizes:
+        yield low_discrepancy(max(sizes), k, 1)[before:size]
+        before = size
+
+
+def _spot(placed: Placed, place: np.ndarray) -> np.ndarray:
+    """The t of a place in the unit cube: a quantile of the proposal, or evenly between its ends."""
+    if len(place) == 1:
+        ends = placed.proposal.quantile(np.array([[ENDS], [1 - ENDS]]))
+        s = ends[:1] + place * (ends[1:] - ends[:1])
+    else:
+        s = placed.proposal.quantile(place[None])
+    t: np.ndarray = placed.outward(s)[0]
+    return t
+
+
+def _found(
+    evaluated: Evaluated,
+    frame: Frame,
+    placed: Placed,
+    own: list[Solved],
+    count: int,
+    before: Integral | None,
+) -> Integral:
+    """The density through all points known, and how good it is."""
+    alive = evaluated.alive
+    s, log_ratios, kept = _ratios(placed, alive)
+    # What is far below the average weight must stay low, and need not be known exactly.
+    middle = _log_mean(log_ratios)
+    floor = middle - LOW
+    depth = np.log1p(np.maximum(floor - log_ratios, 0.0))
+    squeezed = np.where(depth > 0.0, floor - depth, log_ratios)
+    matter = np.exp(np.clip(squeezed - middle, -4.0, 2.0))
+    dead = np.array([one.t for one in evaluated.known if not math.isfinite(one.value)])
+    dead = frame.inward(dead) if len(dead) else np.zeros((0, s.shape[1]))
+    log_proposal = placed.proposal.log_prob(s) - placed.log_volume
+    earlier = None if before is None else before.interpolation
+    places = frame.inward(placed.outward(s))
+    interpolation = interpolate(
+        frame, places, squeezed + log_proposal, matter, 0.3 * depth, dead, earlier
+    )
+    smoothed = Smoothed(placed, interpolation.surrogate, float(squeezed.max()) + ABOVE)
+    left_out = interpolation.left_out - log_proposal
+
+    errors = np.where(depth > 0.0, 0.0, squeezed - left_out)
+    mass = np.exp(np.clip(squeezed - middle, -LOW, 2.0)) * (depth == 0.0)
+    rough = math.sqrt(float(np.sum(mass * errors**2) / mass.sum()))
+    relative = np.exp(squeezed - smoothed.log_evidence)
+    change = relative - np.exp(np.minimum(left_out, smoothed.ceiling) - smoothed.log_evidence)
+    error = float(change.std() / math.sqrt(len(change)))
+    moved = math.inf
+    if before is not None:
+        moved = _moved(before.smoothed, smoothed)
+    drawn = _ratios(placed, [one for one in own if math.isfinite(one.value)])[1]
+    even = s.shape[1] == 1  # a grid: its points are no draws
+    k_hat = 0.0 if even else smoothed_weights(smoothed.log_weights)[1]
+    if not even and len(drawn) >= 25:
+        k_hat = max(k_hat, smoothed_weights(drawn)[1])
+    efficiency = smoothed.efficiency
+    solved = tuple(alive[number] for number in kept)
+    return Integral(
+        smoothed=smoothed,
+        interpolation=interpolation,
+        solved=solved,
+        evaluations=len(evaluated.known),
+        points=count,
+        efficiency=efficiency,
+        k_hat=k_hat,
+        rough=rough,
+        error=error,
+        moved=moved,
+        enough=rough < ROUGH and moved < 1.0 and efficiency > LEAST and k_hat < HEAVY,
+    )
+
+
+def _ratios(placed: Placed, solved: list[Solved]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The coordinates s of points, L - log q0 there, and which of them are inside, each once."""
+    s = placed.inward(np.array([one.t for one in solved]))
+    values = np.array([one.value for one in solved]) + placed.log_volume
+    log_ratios = values - placed.proposal.log_prob(s)
+    kept: list[int] = []
+    for number in np.flatnonzero(np.isfinite(log_ratios)):
+        near = [other for other in kept if abs(s[number] - s[other]).max() < NEAR]
+        if not near:
+            kept.append(int(number))
+    index = np.array(kept, int)
+    return s[index], log_ratios[index], index
+
+
+def _moved(old: Smoothed, new: Smoothed) -> float:
+    """How far moments moved between two densities, in units of what is allowed."""
+    sds, before = np.sqrt(np.diag(new.covariance)), np.sqrt(np.diag(old.covariance))
+    means = abs(new.mean - old.mean) / sds
+    return float(max(means.max() / MEANS, abs(before / sds - 1).max() / SDS))
+
+
+def _log_mean(values: np.ndarray) -> float:
+    top = float(values.max())
+    return top + math.log(float(np.mean(np.exp(values - top))))

@@ -1,0 +1,172 @@
+"""To the mode of a surface by quasi-Newton steps (BFGS) whose evaluations are dear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowerbound.errors import NoFiniteStartError
+from lowerbound.methods.hierarchy.surface import Solved, Surface
+
+NEAR = 0.02  # nats that a full step would still gain, twice: what is left is a tenth of an sd
+MOST = 80  # evaluations of a climb
+LONGEST = 2.0  # step of any coordinate: hyperparameters are logarithms and the like
+SHRINK = 0.25  # after a step to where there is no value
+
+
+@dataclass(eq=False)
+class Evaluated:
+    """A surface with all that is known of it. Each solve starts from the nearest that is known."""
+
+    surface: Surface
+    known: list[Solved] = field(default_factory=list)
+    scales: np.ndarray | None = None  # of t, for what is near
+
+    def at(self, t: np.ndarray, *, slope: bool = False) -> Solved:
+        """Solve at t; where there is no answer, the value is -inf."""
+        found = self.surface(t, self.nearest(t), slope)
+        if found is None or not _usable(found, slope):
+            nothing = np.zeros(0)
+            found = Solved(t, -math.inf, None, nothing, nothing, nothing)
+        self.known.append(found)
+        return found
+
+    def nearest(self, t: np.ndarray) -> Solved | None:
+        """The nearest solve that had an answer."""
+        alive = self.alive
+        if not alive:
+            return None
+        scales = np.ones_like(t) if self.scales is None else self.scales
+        return min(alive, key=lambda one: float(np.sum(((one.t - t) / scales) ** 2)))
+
+    @property
+    def alive(self) -> list[Solved]:
+        """The solves that had an answer."""
+        return [one for one in self.known if math.isfinite(one.value)]
+
+    @property
+    def best(self) -> Solved:
+        """The highest."""
+        return max(self.alive, key=lambda one: one.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Summit:
+    """Where a climb ended. spread: (k, k), the inverse curvature as far as the steps have seen it.
+
+    `reached` is false where the climb was cut short.
+    """
+
+    top: Solved
+    spread: np.ndarray
+    reached: bool
+
+
+def climb(evaluated: Evaluated, start: np.ndarray) -> Generator[Solved, None, Summit]:
+    """Climb to the mode; yields after every evaluation."""
+    here = yield from _begin(evaluated, np.asarray(start, float))
+    k = len(here.t)
+    spread, scaled = np.eye(k), False
+    first = len(evaluated.known)
+    while len(evaluated.known) - first < MOST:
+        assert here.slope is not None
+        step = spread @ here.slope
+        gain = float(here.slope @ step)
+        if gain < NEAR and scaled:
+            return Summit(here, spread, True)
+        if float(here.slope @ here.slope) < 1e-10:
+            return Summit(here, spread, True)
+        longest = 0.5 if not scaled else LONGEST
+        step = step * min(1.0, longest / float(abs(step).max()))
+        there = yield from _along(evaluated, here, step)
+        if there is None:
+            if not scaled or np.allclose(spread, np.eye(k)):
+                return Summit(here, spread, gain < 1.0)
+            spread, scaled = np.eye(k), False  # the curvature seen so far misleads: begin anew
+            continue
+        assert there.slope is not None
+        moved, bent = there.t - here.t, here.slope - there.slope
+        inner = float(moved @ bent)
+        if inner > 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
+            if not scaled:
+                spread, scaled = np.eye(k) * inner / float(bent @ bent), True
+            spread = _updated(spread, moved, bent, inner)
+        here = there
+    return Summit(here, spread, False)
+
+
+def _begin(evaluated: Evaluated, start: np.ndarray) -> Generator[Solved, None, Solved]:
+    """The start, or the first point around it that has a value."""
+    shifts = (0.0, -1.0, 1.0, -2.0, 2.0)
+    for shift in shifts:
+        found = evaluated.at(start + shift, slope=True)
+        yield found
+        if math.isfinite(found.value):
+            return found
+    raise NoFiniteStartError(len(shifts), (), "bound given the hyperparameters")
+
+
+def _along(
+    evaluated: Evaluated, here: Solved, step: np.ndarray
+) -> Generator[Solved, None, Solved | None]:
+    """A point along the step that is high enough (Armijo) and not before the rise ends (Wolfe)."""
+    assert here.slope is not None
+    rise = float(here.slope @ step)
+    low, high, size = 0.0, math.inf, 1.0
+    bottom, bottom_rise = here.value, rise
+    found: Solved | None = None
+    for _ in range(8):
+        there = evaluated.at(here.t + size * step, slope=True)
+        yield there
+        if not math.isfinite(there.value):
+            high, size = size, low + SHRINK * (size - low)
+            continue
+        assert there.slope is not None
+        end_rise = float(there.slope @ step)
+        if there.value < here.value + 1e-4 * size * rise:
+            inside = _summit_of_cubic(low, bottom, bottom_rise, size, there.value, end_rise)
+            high, size = size, inside
+            continue
+        if found is None or there.value > found.value:
+            found = there
+        # Far below the mode the rise may go on: longer steps, but no more than needed.
+        if end_rise > 0.9 * rise and math.isinf(high) and abs(step).max() * size < LONGEST:
+            low, bottom, bottom_rise = size, there.value, end_rise
+            size = 3.0 * size
+            continue
+        return found
+    return found
+
+
+def _summit_of_cubic(
+    low: float, value: float, rise: float, high: float, end: float, end_rise: float
+) -> float:
+    """The maximum of the cubic through two ends, kept well inside."""
+    width = high - low
+    tilt = rise + end_rise - 3 * (end - value) / width
+    inside = low + 0.5 * width
+    root = tilt**2 - rise * end_rise
+    if root >= 0:
+        other = math.sqrt(root)
+        bottom = end_rise - rise - 2 * other
+        if abs(bottom) > 1e-300:
+            inside = high - width * (end_rise - other - tilt) / bottom
+    if not math.isfinite(inside):
+        inside = low + 0.5 * width
+    return float(np.clip(inside, low + 0.05 * width, high - 0.1 * width))
+
+
+def _updated(spread: np.ndarray, moved: np.ndarray, bent: np.ndarray, inner: float) -> np.ndarray:
+    """The inverse curvature after a step: the update of Broyden, Fletcher, Goldfarb and Shanno."""
+    left = np.eye(len(moved)) - np.outer(moved, bent) / inner
+    updated: np.ndarray = left @ spread @ left.T + np.outer(moved, moved) / inner
+    return updated
+
+
+def _usable(found: Solved, slope: bool) -> bool:
+    if math.isnan(found.value) or found.value == math.inf:
+        return False
+    return not slope or (found.slope is not None and bool(np.isfinite(found.slope).all()))

@@ -1,0 +1,110 @@
+"""Integrals over hyperparameters: surfaces whose evidence, means and sds are known."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from lowerbound.errors import NoFiniteStartError
+from lowerbound.methods.hierarchy.integration import integrate
+from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.run.walking import ended
+from tests.methods.hierarchy import surfaces
+
+LINE = surfaces.on_line(surfaces.at_zero, -40.0, 6.0)
+CASES = {
+    **{f"Gaussian, k = {k}": (surfaces.gaussian(k), 16 * k + 30) for k in (1, 2, 3, 4, 6, 8)},
+    "narrow": (surfaces.gaussian(5, 1e-4, 1), 110),
+    "logarithm": (surfaces.logarithms(1.0), 45),
+    "long tail": (surfaces.logarithms(0.5), 45),
+    "two logarithms": (surfaces.logarithms(1.5, 4.0), 80),
+    "four logarithms": (surfaces.logarithms(0.7, 0.7, 5.0, 8.0), 160),
+    "eight logarithms": (surfaces.logarithms(*8 * [2.0]), 200),
+    "scale at zero": (LINE, 45),
+    "two scales at zero": (surfaces.together(LINE, LINE), 80),
+    "four of both": (surfaces.together(LINE, LINE, surfaces.logarithms(2.0, 6.0)), 160),
+    "correlation": (surfaces.on_line(surfaces.correlation, -6.0, 6.0), 45),
+    "flat direction": (surfaces.flat(), 80),
+    "an edge": (surfaces.cut(-2.5, 2), 80),
+}
+
+
+@cache
+def integral(name):
+    known = CASES[name][0]
+    return ended(integrate(known.surface, known.start))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_evidence_and_moments_are_right(name):
+    known, most = CASES[name]
+    found = integral(name)
+    assert found.enough
+    assert found.evaluations <= most
+    assert found.log_evidence == pytest.approx(known.log_integral, abs=0.05)
+    assert abs((found.smoothed.mean - known.mean) / known.sd).max() < 0.03
+    sds = np.sqrt(np.diag(found.smoothed.covariance))
+    assert abs(sds / known.sd - 1).max() < 0.03
+
+
+@pytest.mark.parametrize("name", ["Gaussian, k = 2", "two logarithms"])
+def test_the_density_is_that_of_the_surface(name):
+    known, found = CASES[name][0], integral(name)
+    rng = np.random.default_rng(0)
+    t = known.mean + known.sd * rng.uniform(-1.5, 1.5, (20, 2))
+    exact = np.array([known(one) for one in t]) - known.log_integral
+    assert found.smoothed.log_prob(t) == pytest.approx(exact, abs=0.05)
+
+
+def test_it_says_how_good_it_is():
+    text = str(integral("two logarithms"))
+    assert text.startswith(f"{integral('two logarithms').points} points, effective size ")
+    assert text.endswith(" nats")
+
+
+def test_progress_is_told_after_every_evaluation():
+    known = surfaces.gaussian(2)
+    told = list(integrate(known.surface, known.start))
+    assert next(one.evaluations for one in told if one.phase == "climb") == 1
+    assert told[-1].integral is not None
+    assert told[-1].evaluations == integral("Gaussian, k = 2").evaluations
+
+
+def test_as_many_points_as_asked_for():
+    known = surfaces.gaussian(2)
+    assert ended(integrate(known.surface, known.start, points=40)).points == 40
+
+
+def test_every_solve_starts_from_the_nearest_one():
+    known, warm = surfaces.gaussian(2), []
+
+    def surface(t, start, slope):
+        warm.append(start)
+        return known.surface(t, start, slope)
+
+    found = ended(integrate(surface, known.start))
+    assert warm[0] is None
+    assert all(isinstance(one, Solved) for one in warm[1:])
+    assert len(warm) == found.evaluations
+
+
+def test_a_start_without_a_value_is_left_for_one_beside_it():
+    known = surfaces.cut(-2.5, 1)
+    found = ended(integrate(known.surface, np.array([-3.0])))
+    assert found.log_evidence == pytest.approx(known.log_integral, abs=0.05)
+
+
+def test_no_value_anywhere_is_an_error():
+    with pytest.raises(NoFiniteStartError, match="The bound given the hyperparameters is not fin"):
+        ended(integrate(lambda t, warm, slope: None, np.zeros(2)))
+
+
+def test_values_that_are_no_numbers_are_stepped_back_from():
+    known = surfaces.gaussian(2)
+
+    def surface(t, warm, slope):
+        return None if t[0] < -4.0 else known.surface(t, warm, slope)
+
+    found = ended(integrate(surface, known.start))
+    assert math.isfinite(found.log_evidence)
