@@ -53,6 +53,14 @@ def membership(rng):
     return matrix + again, np.zeros(80, int)
 
 
+def scattered(rng):
+    """Any three columns in a row, and sites that say nothing."""
+    columns = rng.integers(0, 130, (60, 3))
+    matrix = np.zeros((60, 130))
+    np.add.at(matrix, (np.arange(60)[:, None], columns), rng.normal(size=(60, 3)))
+    return matrix, rng.integers(0, 4, 130)
+
+
 def chain(rng):
     steps = np.eye(150) - 0.9 * np.eye(150, k=1)
     return np.concatenate([np.eye(150), steps]), np.zeros(150, int)
@@ -105,6 +113,7 @@ DESIGNS = [
     nested,
     slopes,
     membership,
+    scattered,
     chain,
     second_order,
     lattice,
@@ -210,6 +219,10 @@ def test_nested_levels_are_eliminated_in_turn():
     solution = factor.solve(rhs)
     product = lower @ solution + lower.T @ solution - lower.diagonal() * solution
     np.testing.assert_allclose(product, rhs, atol=1e-12)
+    some = np.arange(0, len(rows), 3001)
+    unit = (np.arange(size)[:, None] == columns[some]).astype(float)
+    expected = factor.solve(unit)[rows[some], np.arange(len(some))]
+    np.testing.assert_allclose(factor.covariance()[some], expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("draw", DESIGNS)
@@ -217,7 +230,7 @@ def test_none_where_not_positive_definite(draw, priced):
     pattern, precision, values = made(draw, 5)
     diagonal = np.flatnonzero(pattern.rows == pattern.columns)
     for bad in (diagonal[0], diagonal[-1], diagonal[len(diagonal) // 2]):
-        for value in (-1.0, 0.0, np.nan):
+        for value in (-1.0, 0.0, np.nan, np.inf):
             assert pattern.factor(np.where(np.arange(len(values)) == bad, value, values)) is None
     shift = np.linalg.eigvalsh(precision)[0] * 1.001  # only just not
     assert pattern.factor(values - shift * (pattern.rows == pattern.columns)) is None
@@ -238,6 +251,21 @@ def test_draws_have_the_covariance(draw, seed, monkeypatch):
     variance = direction @ np.linalg.solve(precision, direction)
     low, high = chi2.ppf([FAILURE_RATE / 2, 1 - FAILURE_RATE / 2], draws)
     assert low < np.sum((direction @ found) ** 2) / variance < high
+
+
+@pytest.mark.parametrize("draw", [crossed, slopes, lattice])
+def test_fronts_may_be_done_in_parts(draw, monkeypatch):
+    monkeypatch.setattr(independent_sets, "STAGE", 0.0)
+    monkeypatch.setattr(independent_sets, "SCATTERED", 1.0)
+    pattern, _, values = made(draw, 2)
+    monkeypatch.setattr(elimination, "_AT_ONCE", 40)
+    parts, _, _ = made(draw, 2)
+    assert len(parts.stage.fronts) > len(pattern.stage.fronts)
+    found, whole = parts.factor(values), pattern.factor(values)
+    rhs = np.random.default_rng(0).normal(size=pattern.size)
+    np.testing.assert_allclose(found.log_det, whole.log_det, rtol=1e-12)
+    np.testing.assert_allclose(found.solve(rhs), whole.solve(rhs), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.covariance(), whole.covariance(), rtol=1e-9, atol=1e-12)
 
 
 def test_is_remade_from_its_arrays(monkeypatch):

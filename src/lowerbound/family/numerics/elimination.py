@@ -21,7 +21,9 @@ from lowerbound.family.numerics.stages import Dense, Factor, Stage
 __all__ = ["Factor", "Pattern"]
 
 MOST_DENSE = 5000  # entries that are left
-_FILLED = 0.125  # of a matrix: more is not looked at as sparse
+# What is left is looked at as sparse up to this share of its entries, so many of them, and so many
+# products that add up to them. More take longer to order than they save.
+_FILLED, _MOST_ENTRIES, _MOST_PRODUCTS = 0.125, 1e7, 3e7
 _FULL = 0.25  # of what is left: a border that meets more is treated as meeting all
 _AT_ONCE = 2**21  # numbers that a front computes
 
@@ -68,7 +70,8 @@ class Pattern:
 
     def factor(self, values: np.ndarray) -> Factor | None:
         """The factor of the matrix with these entries, (nnz,); None if not positive definite."""
-        return self.stage.factor(np.asarray(values, np.float64))
+        values = np.asarray(values, np.float64)
+        return self.stage.factor(values) if np.isfinite(values).all() else None
 
 
 def _check(rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarray) -> None:
@@ -148,17 +151,18 @@ def _rest(
 ) -> tuple[Stage | Dense, np.ndarray | None]:
     """The next stage, and the keys of its values in order; None where it is dense."""
     size = len(blocks.kept)
-    products = float(np.sum(blocks.widths * (blocks.widths + 1.0))) / 2
-    if len(blocks.members) and len(own[0]) + products < _FILLED * float(size) ** 2:
+    products = len(own[0]) + float(np.sum(blocks.widths * (blocks.widths + 1.0))) / 2
+    if len(blocks.members) and products < min(_FILLED * float(size) ** 2, _MOST_PRODUCTS):
         keys = [own[0] * size + own[1]]
         for width in np.unique(blocks.widths):
             border = blocks.border(np.flatnonzero(blocks.widths == width), int(width))
             first, second = np.tril_indices(int(width))
             keys.append((border[:, first] * size + border[:, second]).ravel())
         known = distinct(np.concatenate(keys))
-        stage = _stage_of(known // size, known % size, size, groups[blocks.kept])
-        if stage.fronts:
-            return stage, known
+        if len(known) <= _MOST_ENTRIES:
+            stage = _stage_of(known // size, known % size, size, groups[blocks.kept])
+            if stage.fronts:
+                return stage, known
     if size > MOST_DENSE:
         raise TooDenseError(len(blocks.label), size, MOST_DENSE)
     return Dense(size), None

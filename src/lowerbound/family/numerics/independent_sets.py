@@ -108,7 +108,8 @@ class _Choice:
 
     def or_better(self, inner: _Pairs, mask: np.ndarray) -> _Choice:
         """The small connected sets of a candidate, where they make less work than this."""
-        if self.beats(mask):
+        most = (LARGEST_BLOCK - 1) / 2 * np.count_nonzero(mask)
+        if self.beats(mask) or len(inner.rows) > most:  # more pairs than small sets can have
             return self
         sets = inner.components()
         small = mask & (np.bincount(sets, minlength=len(mask))[sets] <= LARGEST_BLOCK)
