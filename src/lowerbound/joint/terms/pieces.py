@@ -52,7 +52,7 @@ def pieces_of(value: Value) -> Pieces | None:
     for term in value.terms:
         if any(label not in value.labels for label in term.labels()):
             return None
-        own = [f for f in term.constants if is_static(f.atom.array)]
+        own = [f for f in term.constants if _is_known(f)]
         span = tuple(unique(_labels(f) for f in own))
         found.append((np.asarray(contract(own, span)) if own else np.ones(()), span, term))
     spans = unique(span for _, span, _ in found)
@@ -68,13 +68,19 @@ def pieces_of(value: Value) -> Pieces | None:
             return None
         if mask.any():
             ones = np.where(mask > 0, align(array, span, labels), 1.0)
-            others = tuple(f for f in term.constants if not is_static(f.atom.array))
+            others = tuple(f for f in term.constants if not _is_known(f))
             constants = (Factor(Constant(ones), labels), *others)
             plain = bool((ones == 1.0).all())
             own_term = replace(term, constants=others if plain else constants)
             masks.append(mask)
             values.append(replace(value, terms=(own_term,)))
     return Pieces(labels, tuple(masks), tuple(values))
+
+
+def _is_known(factor: Factor[Constant]) -> bool:
+    """Whether a constant is known while deriving, and the positions that are read of it too."""
+    read = (i.array for i in factor.index if isinstance(i, Gather))
+    return all(map(is_static, (factor.atom.array, *read)))
 
 
 def _labels(factor: Factor[Any]) -> tuple[Label, ...]:
@@ -117,7 +123,7 @@ def _fixed(term: Term) -> tuple[object, tuple[int, ...]] | None:
 
 def _static(term: Term, axes: tuple[Label, ...]) -> np.ndarray | None:
     """The static constants of a term over all axes, where there are no others."""
-    if not all(is_static(f.atom.array) for f in term.constants):
+    if not all(map(_is_known, term.constants)):
         return None
     span = tuple(unique(map(_labels, term.constants)))
     if any(label not in axes for label in span):
