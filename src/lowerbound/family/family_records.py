@@ -11,6 +11,7 @@ from numpyro.distributions import biject_to
 
 from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
@@ -38,24 +39,15 @@ def family_record(family: Variational) -> dict[str, Any]:
             inner = family_record(family.inner)
             return {"kind": "conditioned", "sites": list(family.sites), "inner": inner}
         case UnconstrainedGaussian():
-            supports = {}
-            noncentred = family.coordinates.noncentred
-            for name in (n for n in family.coordinates.shapes if n not in noncentred):
-                support = family.coordinates.supports.get(name)
-                supports[name] = None if support is None else support_record(support)
-                if supports[name] is None:
-                    raise ArgumentError(
-                        f"The support of site '{name}' depends on other sites, or is of a kind "
-                        "that files do not know, so the fit cannot be saved.\nExpected fixed "
-                        "supports such as constraints.positive. Keep draws of it instead: "
-                        "fit.sample(1000)."
-                    )
+            noncentred = sorted(family.coordinates.noncentred)
             return {
                 "kind": "gaussian",
-                "shapes": {n: tuple(s) for n, s in family.coordinates.shapes.items()},
-                "supports": supports,
-                "noncentred": {n: float(centring(n, family.data)) for n in sorted(noncentred)},
+                **_coordinates_record(family.coordinates),
+                "noncentred": {n: float(centring(n, family.data)) for n in noncentred},
             }
+        case Integrated():
+            record = _coordinates_record(family.coordinates)
+            return {"kind": "integrated", "sites": list(family.sites), **record}
         case Product():
             parts = {
                 "gaussian": family_record(family.gaussian),
@@ -83,12 +75,12 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             transforms = tuple(biject_to(support_from(sites[n]["support"])) for n in names)
             return Conditioned(names, transforms, family_from(record["inner"], sites))
         case "gaussian":
-            shapes = {n: tuple(s) for n, s in record["shapes"].items()}
-            supports = {n: support_from(s) for n, s in record["supports"].items()}
             centrings = record.get("noncentred", {})
-            coordinates = Coordinates(None, shapes, supports, frozenset(centrings))
+            coordinates = _coordinates(record, frozenset(centrings))
             data = {centring_name(name): np.asarray(c) for name, c in centrings.items()}
             return UnconstrainedGaussian(coordinates, data)
+        case "integrated":
+            return Integrated(_coordinates(record), tuple(record["sites"]))
         case "product":
             gaussian = family_from(record["gaussian"], sites)
             exact = family_from(record["exact"], sites)
@@ -133,6 +125,31 @@ def with_program(family: Variational, model: Model) -> Variational:
             gaussian = with_program(family.gaussian, model)
             return dataclasses.replace(family, gaussian=gaussian)  # type: ignore[arg-type]
     return family
+
+
+def _coordinates_record(coordinates: Coordinates) -> dict[str, Any]:
+    supports = {}
+    for name in (n for n in coordinates.shapes if n not in coordinates.noncentred):
+        support = coordinates.supports.get(name)
+        supports[name] = None if support is None else support_record(support)
+        if supports[name] is None:
+            raise ArgumentError(
+                f"The support of site '{name}' depends on other sites, or is of a kind "
+                "that files do not know, so the fit cannot be saved.\nExpected fixed "
+                "supports such as constraints.positive. Keep draws of it instead: "
+                "fit.sample(1000)."
+            )
+    shapes = {n: tuple(s) for n, s in coordinates.shapes.items()}
+    return {"shapes": shapes, "supports": supports}
+
+
+def _coordinates(
+    record: Mapping[str, Any], noncentred: frozenset[str] = frozenset()
+) -> Coordinates:
+    """The coordinates of a record, without a program."""
+    shapes = {n: tuple(s) for n, s in record["shapes"].items()}
+    supports = {n: support_from(s) for n, s in record["supports"].items()}
+    return Coordinates(None, shapes, supports, noncentred)
 
 
 def _block_record(block: Block) -> dict[str, Any]:

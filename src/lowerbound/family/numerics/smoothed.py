@@ -8,7 +8,7 @@ s, whose axes are independent and whose draws the sums over q are taken of.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from lowerbound.family.numerics.surrogate import Frame, Surrogate
 from lowerbound.family.numerics.tabulated import Tabulated
 
 NODES = 2**14  # of low discrepancy, that sums over q are taken of
+MOST_AT_ONCE = 2**17  # proposals of which draws are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,22 @@ class Smoothed:
         ratios = self.ratios(s)
         log_proposal = np.where(np.isfinite(ratios), self.placed.proposal.log_prob(s), 0.0)
         return ratios + log_proposal - self.log_evidence - self.placed.log_volume
+
+    def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Independent draws of t (count, k), by rejection from the proposal: exact."""
+        rate = float(np.exp(self.log_evidence - self.ceiling))
+        found, have = [np.zeros((0, self.placed.proposal.size))], 0
+        while have < count:
+            size = min(int(1.1 * (count - have) / rate) + 64, MOST_AT_ONCE)
+            s = self.placed.proposal.quantile(rng.random((size, self.placed.proposal.size)))
+            kept = s[np.log(rng.random(size)) < self.ratios(s) - self.ceiling]
+            found.append(kept)
+            have += len(kept)
+        return self.placed.outward(np.concatenate(found)[:count])
+
+    def trimmed(self) -> Smoothed:
+        """The same with a ceiling just above what the nodes reach, so that draws are cheap."""
+        return replace(self, ceiling=min(self.ceiling, float(self._ratios.max()) + 0.1))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it as arrays, for parameters of a density and for files."""

@@ -1,0 +1,285 @@
+"""q(theta) q(z | theta): hyperparameters of any law, and z a Gaussian with a sparse precision.
+
+q(theta) is known through a surrogate of its log density on the unconstrained space (t), and
+q(z | theta) at some values of t. Around each of them z follows theta linearly: in its cell, of all
+t to which it is the nearest, z ~ N(loc + (s - s_point) slopes, P^-1), s the standardised t. Draws
+are exact draws of this law. All of it is computed on the host, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from lowerbound.family.densities.gridded import NodeMixture
+from lowerbound.family.numerics.elimination import Factor, Pattern
+from lowerbound.family.numerics.smoothed import Smoothed
+from lowerbound.rewrite.coordinates import Coordinates
+
+Parameters = Mapping[str, Any]
+COMPONENTS = 512  # of the marginal law of a hyperparameter
+BANDWIDTH = 0.15  # of each of them, in sds
+PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
+AT_ONCE = 2**22  # numbers of draws that are coloured together
+
+
+@dataclass(frozen=True, eq=False)
+class Integrated:
+    """The density of hyperparameters `sites` and, given them, of all other sites, which are real.
+
+    Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
+    in their order; at m points "t" (m, k), "loc" (m, d), "precision" (m, nnz) and "variance"
+    (m, d) of z, the other sites in the order of the coordinates; "slopes" (k, d) of loc by s;
+    "mass" (m,), "middle" (m, k) and "spread" (m, k, k): the probability of each cell, and mean and
+    covariance of s in it; "rows", "columns" and "groups": the pattern of the precision.
+    """
+
+    coordinates: Coordinates
+    sites: tuple[str, ...]
+    prepared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """The sites that are Gaussian given the others."""
+        return tuple(name for name in self.coordinates.shapes if name not in self.sites)
+
+    def sample(
+        self, parameters: Parameters, key: Array, shape: tuple[int, ...] = ()
+    ) -> dict[str, Array]:
+        """Independent draws of all sites, with leading axes `shape`."""
+        held, rng = self._held(parameters), np.random.default_rng(_words(key))
+        t = held.smoothed.sample(rng, math.prod(shape))
+        vectors = held.given(t, rng)
+        with jax.enable_x64(True):
+            values = self._values(t)
+            for name, own in self._parts(self.rest):
+                values[name] = jnp.asarray(vectors[:, own].reshape((-1, *self._shape(name))))
+            names = self.coordinates.shapes
+            return {n: values[n].reshape(shape + values[n].shape[1:]) for n in names}
+
+    def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
+        """Log q(theta) + log q(z | theta) of draws; -inf where theta is beyond what was seen."""
+        held = self._held(parameters)
+        with jax.enable_x64(True):
+            t, volume = self._unconstrained(values)
+            count = len(t)
+            rest = [np.asarray(values[name]).reshape(count, -1) for name in self.rest]
+            z = np.concatenate([np.zeros((count, 0)), *rest], axis=1)
+            log_theta = held.smoothed.log_prob(t)
+            possible = np.isfinite(log_theta)
+            found = np.full(count, -np.inf)
+            found[possible] = log_theta[possible] + held.log_given(t[possible], z[possible])
+            return jnp.asarray(found - volume)
+
+    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise, without draws."""
+        held = self._held(parameters)
+        with jax.enable_x64(True):
+            if site in self.sites:
+                nodes = held.smoothed.placed.outward(held.smoothed.nodes)
+                values, weights = np.asarray(self._values(nodes)[site]), held.smoothed.weights
+                mean = np.tensordot(weights, values, 1)
+                return jnp.asarray(mean), jnp.asarray(
+                    np.tensordot(weights, (values - mean) ** 2, 1)
+                )
+            own, shape = self._part(site), self._shape(site)
+            loc, variance = held.cells(own)
+            mean = held.mass @ loc
+            whole = held.mass @ (variance + (loc - mean) ** 2)
+            return jnp.asarray(mean.reshape(shape)), jnp.asarray(whole.reshape(shape))
+
+    def marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of one site under q: a mixture over nodes of t, or over cells."""
+        held = self._held(parameters)
+        moments = self.moments(parameters, site)
+        # NumPyro validates with dozens of small compilations.
+        with jax.enable_x64(True), numpyro.validation_enabled(False):
+            if site not in self.sites:
+                shape = self._shape(site)
+                loc, variance = (a.reshape((-1, *shape)) for a in held.cells(self._part(site)))
+                each = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(np.sqrt(variance)))
+                return NodeMixture(each, jnp.log(jnp.asarray(held.mass)), moments)
+            transform: Any = self.coordinates.transform(site)
+            own = dict(self._parts(self.sites))[site]
+            t, scale = held.kernel_nodes
+            locs = jnp.asarray(t[:, own].reshape((-1, *self._shape(site))))
+            widths = jnp.asarray(scale[own].reshape(self._shape(site)))
+            events = transform.domain.event_dim
+
+            def component(loc: Array) -> Distribution:
+                base = dist.Normal(loc, widths).to_event(events)
+                return dist.TransformedDistribution(base, transform)
+
+            weights = jnp.full(len(t), -math.log(len(t)))
+            return NodeMixture(jax.vmap(component)(locs), weights, moments)
+
+    def _values(self, t: np.ndarray) -> dict[str, Array]:
+        """The values of the hyperparameters at the rows of t."""
+        values = {}
+        for name, own in self._parts(self.sites):
+            transform: Any = self.coordinates.transform(name)
+            values[name] = jnp.asarray(transform(t[:, own].reshape((-1, *self._shape(name)))))
+        return values
+
+    def _unconstrained(self, values: Mapping[str, Array]) -> tuple[np.ndarray, np.ndarray]:
+        """The t of values of the hyperparameters, one row a draw, and log |dtheta/dt| there."""
+        parts, volume = [], np.zeros(())
+        for name in self.sites:
+            transform: Any = self.coordinates.transform(name)
+            value = jnp.asarray(values[name], float)
+            part = transform.inv(value)
+            jacobian = np.asarray(transform.log_abs_det_jacobian(part, value))
+            volume = volume + jacobian.reshape(len(value), -1).sum(axis=1)
+            parts.append(np.asarray(part).reshape(len(value), -1))
+        return np.concatenate(parts, axis=1), volume
+
+    def _shape(self, site: str) -> tuple[int, ...]:
+        return self.coordinates.shapes[site]
+
+    def _parts(self, sites: tuple[str, ...]) -> Iterator[tuple[str, slice]]:
+        """Where the sites are in the vector that they make."""
+        start = 0
+        for name in sites:
+            stop = start + math.prod(self._shape(name))
+            yield name, slice(start, stop)
+            start = stop
+
+    def _part(self, site: str) -> slice:
+        return dict(self._parts(self.rest))[site]
+
+    def _held(self, parameters: Parameters) -> _Held:
+        """The parameters made ready, kept for the next call."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(parameters)):
+            raise TypeError("a density of hyperparameters is computed on the host, not traced")
+        known = self.prepared.get("held")
+        if known is None or known.parameters is not parameters:
+            known = _Held.of(parameters, self.prepared.get("pattern"))
+            self.prepared["held"] = known
+        ready: _Held = known
+        return ready
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Parameters as they are computed with. s: (m, k), the points in standardised coordinates."""
+
+    parameters: Parameters
+    known_pattern: Pattern | None
+    smoothed: Smoothed
+    s: np.ndarray
+    loc: np.ndarray
+    precision: np.ndarray
+    variance: np.ndarray
+    slopes: np.ndarray
+    mass: np.ndarray
+    middle: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def of(cls, parameters: Parameters, pattern: Pattern | None) -> _Held:
+        smoothed = Smoothed.of(parameters["theta"])
+        s = smoothed.placed.inward(np.asarray(parameters["t"]))
+        names = "loc", "precision", "variance", "slopes", "mass", "middle", "spread"
+        arrays = {name: np.asarray(parameters[name]) for name in names}
+        return cls(parameters, pattern, smoothed, s, **arrays)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Where the precision has entries, and how it is factored."""
+        if self.known_pattern is not None:
+            return self.known_pattern
+        rows, columns, groups = (np.asarray(self.parameters[n]) for n in PATTERN)
+        return Pattern.of(rows, columns, len(groups), groups)
+
+    @cached_property
+    def kernel_nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places t and widths of narrow laws whose equal mixture has the moments of q(t)."""
+        smoothed = self.smoothed
+        # In the order of one coordinate, so that its quantiles are even.
+        order = np.argsort(smoothed.nodes[:, 0], kind="stable")
+        total = np.cumsum(smoothed.weights[order])
+        goal = (np.arange(COMPONENTS) + 0.5) / COMPONENTS * total[-1]
+        chosen = order[np.minimum(np.searchsorted(total, goal), len(order) - 1)]
+        t = smoothed.placed.outward(smoothed.nodes[chosen])
+        sd = np.sqrt(np.diag(smoothed.covariance))
+        standard = (t - t.mean(axis=0)) / t.std(axis=0)
+        shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
+        return shrunk, BANDWIDTH * sd
+
+    def factor(self, point: int) -> Factor:
+        """The factor of the precision at a point."""
+        found = self.pattern.factor(self.precision[point])
+        assert found is not None, "a stored precision is not positive definite"
+        return found
+
+    def nearest(self, s: np.ndarray) -> np.ndarray:
+        """The point whose cell each row of s is in."""
+        squares = (self.s**2).sum(axis=1) - 2 * s @ self.s.T
+        return np.asarray(squares.argmin(axis=1))
+
+    def means(self, s: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """The mean of z at rows of s, in the cells of points."""
+        moved: np.ndarray = self.loc[points] + (s - self.s[points]) @ self.slopes
+        return moved
+
+    def cells(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of some entries of z in every cell, (m, ...) each."""
+        slopes = self.slopes[:, part]
+        loc = self.loc[:, part] + (self.middle - self.s) @ slopes
+        moved = np.einsum("mij,id,jd->md", self.spread, slopes, slopes, optimize=True)
+        return loc, self.variance[:, part] + moved
+
+    def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draws of z at rows of t."""
+        s = self.smoothed.placed.inward(t)
+        points = self.nearest(s)
+        drawn = self.means(s, points)
+        size = drawn.shape[1]
+        if not size:
+            return drawn
+        most = max(1, AT_ONCE // size)
+        for point in np.unique(points):
+            own = np.flatnonzero(points == point)
+            factor = self.factor(int(point))
+            for start in range(0, len(own), most):
+                some = own[start : start + most]
+                drawn[some] += factor.coloured(rng.standard_normal((size, len(some)))).T
+        return drawn
+
+    def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Log q(z | t) of rows."""
+        if not z.shape[1] or not len(t):
+            return np.zeros(len(t))
+        s = self.smoothed.placed.inward(t)
+        points = self.nearest(s)
+        error = z - self.means(s, points)
+        rows, columns = self.pattern.rows, self.pattern.columns
+        twice = np.where(rows == columns, 1.0, 2.0)
+        found = np.empty(len(t))
+        for point in np.unique(points):
+            own = np.flatnonzero(points == point)
+            entries = twice * self.precision[point]
+            log_det = self.factor(int(point)).log_det
+            for row in own:
+                square = float(entries @ (error[row, rows] * error[row, columns]))
+                found[row] = 0.5 * (log_det - square)
+        found -= 0.5 * z.shape[1] * math.log(2 * math.pi)
+        return found
+
+
+def _words(key: Array) -> np.ndarray:
+    """The numbers of a random key."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return np.asarray(key).ravel()
