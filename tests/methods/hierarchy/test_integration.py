@@ -26,7 +26,9 @@ CASES = {
     "four of both": (surfaces.together(LINE, LINE, surfaces.logarithms(2.0, 6.0)), 160),
     "correlation": (surfaces.on_line(surfaces.correlation, -6.0, 6.0), 45),
     "flat direction": (surfaces.flat(), 80),
-    "an edge": (surfaces.cut(-2.5, 2), 80),
+    "an edge on a line": (surfaces.cut(-1.5, 1), 45),
+    "an edge": (surfaces.cut(-2.0, 2), 80),
+    "a bent ridge": (surfaces.banana(0.2), 80),
 }
 
 

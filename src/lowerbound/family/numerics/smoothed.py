@@ -94,6 +94,11 @@ class Smoothed:
         """The effective size of the weights over their number."""
         return float(1.0 / (NODES * np.sum(self.weights**2)))
 
+    @property
+    def bounded(self) -> float:
+        """The mass where the proposal bounds the density: there it is too low to be believed."""
+        return float(self.weights[self._ratios >= self.ceiling].sum())
+
     @cached_property
     def mean(self) -> np.ndarray:
         """E t, (k,)."""

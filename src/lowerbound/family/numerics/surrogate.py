@@ -91,14 +91,36 @@ class Surrogate:
 
 @dataclass(frozen=True, eq=False)
 class Interpolation:
-    """A surrogate, with what it would say of each of its points without that point."""
+    """A surrogate, with what it would say of each of its points without that point, and doubts.
+
+    inverse: (n, n), of the kernel between the points. scale: that of the prior, in nats.
+    """
 
     surrogate: Surrogate
     left_out: np.ndarray
     nugget: float
+    inverse: np.ndarray
+    scale: float
+
+    def doubt(self, t: np.ndarray) -> np.ndarray:
+        """The sd of the function at the rows of t."""
+        one = self.surrogate
+        known = _kernel(one.frame.inward(t), one.points, one.lengths, one.shares)
+        left = one.shares.sum() - ((known @ self.inverse) * known).sum(axis=1)
+        sds: np.ndarray = self.scale * np.sqrt(np.maximum(left, 0.0))
+        return sds
+
+    def covariance(self, t: np.ndarray) -> np.ndarray:
+        """The covariance of the function between the rows of t."""
+        one = self.surrogate
+        s = one.frame.inward(t)
+        known = _kernel(s, one.points, one.lengths, one.shares)
+        prior = _kernel(s, s, one.lengths, one.shares)
+        left: np.ndarray = self.scale**2 * (prior - known @ self.inverse @ known.T)
+        return left
 
 
-Score = tuple[float, np.ndarray, np.ndarray]
+Score = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, errors, coefficients, inverse
 Choice = tuple[np.ndarray, np.ndarray, float]  # lengths, shares, nugget
 
 
@@ -127,8 +149,8 @@ def interpolate(
     k = points.shape[1]
 
     def score(choice: Choice) -> Score:
-        errors, coefficients = _left_out(points, rest, noise, *choice)
-        return float(weights @ errors**2), errors, coefficients
+        errors, coefficients, inverse = _left_out(points, rest, noise, *choice)
+        return float(weights @ errors**2), errors, coefficients, inverse
 
     shares = [np.array(one) for one in SHARES] if k > 1 else [np.array([1.0, 0.0, 0.0])]
     middle: Choice = (np.full(k, 2.8), shares[0], NUGGETS[0])
@@ -146,9 +168,11 @@ def interpolate(
             best = _better(score, best, [(f * best[1][0], *best[1][1:]) for f in scaled])
         if best[0][0] > 0.8 * last:
             break
-    (_, errors, coefficients), (lengths, share, nugget) = best
+    (_, errors, coefficients, inverse), (lengths, share, nugget) = best
     surrogate = Surrogate(frame, points, coefficients, lengths, share, mean, dead)
-    return Interpolation(surrogate, rest - errors + mean - frame.fall(points), nugget)
+    left_out = rest - errors + mean - frame.fall(points)
+    scale = float(np.sqrt(max(rest @ coefficients, 0.0) / len(points)))
+    return Interpolation(surrogate, left_out, nugget, inverse, scale)
 
 
 def _better(
@@ -170,8 +194,11 @@ def _left_out(
     lengths: np.ndarray,
     shares: np.ndarray,
     nugget: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of the prediction of each value from the others, in closed form, and coefficients."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Errors of the prediction of each value from the others, coefficients, inverse of the kernel.
+
+    The errors are in closed form.
+    """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     matrix = _kernel(points, points, lengths, shares)
@@ -179,29 +206,32 @@ def _left_out(
     try:
         inverse = cho_solve(cho_factor(matrix, lower=True), np.eye(len(points)))
     except LinAlgError:
-        return np.full(len(points), np.inf), np.zeros(len(points))
+        return np.full(len(points), np.inf), np.zeros(len(points)), np.zeros_like(matrix)
     coefficients = inverse @ values
-    return coefficients / np.diag(inverse), coefficients
+    return coefficients / np.diag(inverse), coefficients, inverse
 
 
 def _kernel(
     s: np.ndarray, points: np.ndarray, lengths: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
     """Shares of the sum over axes of their kernels, of that over pairs, and of the product."""
-    total = np.zeros((len(s), len(points)))
-    squares, exponents = np.zeros_like(total), np.zeros_like(total)
-    for own, other, length in zip(s.T, points.T, lengths, strict=True):
-        exponent = (own[:, None] / length - other / length) ** 2
-        one = np.exp(-0.5 * exponent)
-        total += one
-        squares += one**2
-        exponents += exponent
     k = s.shape[1]
+    total, squares = np.zeros((len(s), len(points))), np.zeros((len(s), len(points)))
+    product = np.ones_like(total)
+    for own, other, length in zip(s.T, points.T, lengths, strict=True):
+        one = own[:, None] / length - other / length
+        one *= one
+        one *= -0.5
+        np.exp(one, out=one)
+        total += one
+        product *= one
+        one *= one
+        squares += one
     kernel: np.ndarray = shares[0] / k * total
     if k > 1:
         pairs = k * (k - 1) / 2
         kernel += shares[1] / pairs * 0.5 * (total**2 - squares)
-        kernel += shares[2] * np.exp(-0.5 * exponents)
+        kernel += shares[2] * product
     return kernel
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
@@ -30,6 +31,15 @@ POOR = 0.35  # efficiency of a proposal that is made anew
 HIGHER = 0.3  # nats above the summit, where another climb begins
 LEAST = 0.1  # efficiency with which an answer is good
 ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
+NODES = 4096  # that masses of cells are summed over
+EDGES, HALVED = 2, 4  # points without a value, and how often the way to them is halved
+NARROW = 0.05  # the edge is known as well, in sds
+QUADRATURE = 1e-3  # nats: the error of sums over nodes
+UNKNOWN = 0.03  # share of mass
+CANDIDATES = 1024  # places of which the most doubtful are looked at
+MOST_DOUBT = 3.0  # nats
+LOOSER = 4.0  # nats more, where a proposal is made anew
+BOUNDED = 0.003  # mass at the ceiling that does not matter
 HEAVY = 0.7  # k-hat of weights that are not to be trusted
 LOW = 6.0  # nats below the average weight, from where on weights hardly matter
 NEAR = 0.02  # distance of points that are one
@@ -52,8 +62,9 @@ class Integral:
 
     solved: all points with a value. points: those of the proposals. efficiency: the effective size
     of the weights over their number. k_hat: that of the weights. rough: the error in nats of the
-    surrogate at a point left out. error: that of the log evidence. moved: how far means and sds
-    moved with the last points, over what is allowed. enough: whether all of it is good.
+    surrogate at a point left out. error: that of the log evidence. unknown: the share of mass that
+    the surrogate may have missed, by its own variance. moved: how far means and sds moved with the
+    last points, over what is allowed. enough: whether all of it is good.
     """
 
     smoothed: Smoothed
@@ -65,8 +76,15 @@ class Integral:
     k_hat: float
     rough: float
     error: float
+    unknown: float
     moved: float
     enough: bool
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether the proposal does not cover the density, so that other points are needed."""
+        thin = self.efficiency < POOR or self.k_hat > HEAVY
+        return thin or self.smoothed.bounded > BOUNDED
 
     @property
     def log_evidence(self) -> float:
@@ -99,18 +117,27 @@ def integrate(
     own: list[Solved] = []  # the points of the present proposal
     count = 0
     for places in _rounds(len(start), points):
-        for place in places:
+        chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
+        for t in chosen:
+            evaluated.at(t)
+            count += 1
+            yield progress("points")
+        for place in places[len(chosen) :]:
             own.append(evaluated.at(_spot(placed, place)))
             count += 1
             yield progress("points")
-        integral = _found(evaluated, frame, placed, own, count, integral)
+        before, known = integral, len(evaluated.known)
+        integral = _found(evaluated, frame, placed, own, count, before)
+        for _ in _at_edges(evaluated, integral):
+            yield progress("points")
+        if len(evaluated.known) > known:
+            integral = _found(evaluated, frame, placed, own, count, before)
         yield progress("points")
         if integral.enough and points is None:
             break
-        if len(start) > 1 and (integral.efficiency < POOR or integral.k_hat > HEAVY):
-            smoothed = integral.smoothed
-            t = smoothed.placed.outward(smoothed.nodes)
-            placed, own = placed_again(t, smoothed.weights), []
+        if len(start) > 1 and integral.misplaced:
+            loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
+            placed, own = placed_again(placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
     return integral
 
@@ -157,6 +184,33 @@ def _spot(placed: Placed, place: np.ndarray) -> np.ndarray:
     return t
 
 
+@one_thread()
+def _doubtful(integral: Integral, placed: Placed, count: int) -> list[np.ndarray]:
+    """Points where the density may have mass that is not known of, each given those before it."""
+    k = placed.proposal.size
+    if k == 1:
+        return []
+    s = placed.proposal.quantile(low_discrepancy(CANDIDATES, k, 2 + integral.points))
+    t = placed.outward(s)
+    loose = replace(integral.smoothed, placed=placed, ceiling=math.inf)
+    expected = loose.ratios(s)
+    covariance = integral.interpolation.covariance(t)
+    variance = np.diag(covariance).copy()
+    found: list[np.ndarray] = []
+    roots: list[np.ndarray] = []
+    for _ in range(count):
+        sds = np.sqrt(np.maximum(variance, 1e-16))
+        best = int(np.argmax(expected + np.minimum(sds, MOST_DOUBT) + np.log(sds)))
+        found.append(t[best])
+        row = covariance[best] - sum((root[best] * root for root in roots), np.zeros(len(t)))
+        root = row / sds[best]
+        roots.append(root)
+        variance = variance - root**2
+        variance[best] = 0.0
+    return found
+
+
+@one_thread()
 def _found(
     evaluated: Evaluated,
     frame: Frame,
@@ -186,11 +240,15 @@ def _found(
     left_out = interpolation.left_out - log_proposal
 
     errors = np.where(depth > 0.0, 0.0, squeezed - left_out)
-    mass = np.exp(np.clip(squeezed - middle, -LOW, 2.0)) * (depth == 0.0)
-    rough = math.sqrt(float(np.sum(mass * errors**2) / mass.sum()))
-    relative = np.exp(squeezed - smoothed.log_evidence)
-    change = relative - np.exp(np.minimum(left_out, smoothed.ceiling) - smoothed.log_evidence)
-    error = float(change.std() / math.sqrt(len(change)))
+    mass = _cell_masses(smoothed, s)
+    rough = math.sqrt(float(mass @ errors**2))
+    error = float(np.linalg.norm(mass * np.expm1(np.clip(-errors, -3.0, 3.0))))
+    sds = interpolation.doubt(placed.outward(smoothed.nodes[:CANDIDATES]))
+    weights = smoothed.weights[:CANDIDATES]
+    doubt = np.expm1(0.5 * np.minimum(sds, MOST_DOUBT) ** 2)
+    unknown = float(weights @ doubt / weights.sum())
+    parts = (error, unknown, QUADRATURE, _edge_mass(smoothed))
+    error = float(np.linalg.norm(parts))
     moved = math.inf
     if before is not None:
         moved = _moved(before.smoothed, smoothed)
@@ -211,9 +269,54 @@ def _found(
         k_hat=k_hat,
         rough=rough,
         error=error,
+        unknown=unknown,
         moved=moved,
-        enough=rough < ROUGH and moved < 1.0 and efficiency > LEAST and k_hat < HEAVY,
+        enough=unknown < UNKNOWN
+        and rough < ROUGH
+        and moved < 1.0
+        and efficiency > LEAST
+        and k_hat < HEAVY
+        and smoothed.bounded < BOUNDED,
     )
+
+
+def _cell_masses(smoothed: Smoothed, s: np.ndarray) -> np.ndarray:
+    """The probability of where each point is the nearest one."""
+    nodes, weights = smoothed.nodes[:NODES], smoothed.weights[:NODES]
+    nearest = ((s**2).sum(axis=1) - 2 * nodes @ s.T).argmin(axis=1)
+    return np.bincount(nearest, weights / weights.sum(), len(s))
+
+
+def _edge_mass(smoothed: Smoothed) -> float:
+    """About what part of the mass may be on the other side of an edge, beyond which is nothing."""
+    from scipy.spatial.distance import cdist
+
+    surrogate = smoothed.surrogate
+    if not len(surrogate.dead):
+        return 0.0
+    s = surrogate.frame.inward(smoothed.placed.outward(smoothed.nodes[:NODES]))
+    near, far = (cdist(s, points).min(axis=1) for points in (surrogate.points, surrogate.dead))
+    weights = smoothed.weights[:NODES]
+    return 0.5 * float(weights[far < 1.5 * near].sum() / weights.sum())
+
+
+def _at_edges(evaluated: Evaluated, integral: Integral) -> Iterator[Solved]:
+    """Halve the way from points without a value to the nearest with one, where it matters."""
+    frame = integral.interpolation.surrogate.frame
+    whole = replace(integral.interpolation.surrogate, dead=np.zeros((0, len(frame.centre))))
+    dead = [one.t for one in evaluated.known if not math.isfinite(one.value)]
+    top = evaluated.best.value
+    likely = [t for t in dead if whole(t[None])[0] > top - LOW]
+    for outside in sorted(likely, key=lambda t: -whole(t[None])[0])[:EDGES]:
+        for _ in range(HALVED):
+            alive = evaluated.nearest(outside)
+            assert alive is not None
+            if abs(frame.inward((outside - alive.t + frame.centre)[None])).max() < NARROW:
+                break
+            between = evaluated.at(0.5 * (outside + alive.t))
+            yield between
+            if not math.isfinite(between.value):
+                outside = between.t
 
 
 def _ratios(placed: Placed, solved: list[Solved]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
