@@ -148,16 +148,17 @@ def test_moments_are_those_of_draws(site):
 def test_marginals_have_the_quantiles_of_draws(site):
     law = density().marginal(site)
     with jax.enable_x64(True):
+        quantile = jax.jit(lambda probability: law.icdf(probability))
         for probability in (0.1, 0.5, 0.9):
-            below = (draws()[site] <= np.asarray(law.icdf(probability))).mean(axis=0)
+            below = (draws()[site] <= np.asarray(quantile(probability))).mean(axis=0)
             assert (abs(below - probability) < 0.035).all()
 
 
 def test_the_marginal_of_a_correlation_has_a_density():
     law = density().marginal("corr")
     with jax.enable_x64(True):
-        assert np.isfinite(np.asarray(law.log_prob(jnp.asarray(draws()["corr"][:10])))).all()
-        assert law.sample(jax.random.key(0), (3,)).shape == (3, 2, 2)
+        own = jnp.asarray(draws()["corr"][:10])
+        assert np.isfinite(np.asarray(jax.jit(lambda value: law.log_prob(value))(own))).all()
 
 
 def test_the_density_is_that_of_the_draws():
@@ -169,7 +170,7 @@ def test_the_density_is_that_of_the_draws():
     for seed in (0, 1):
         sample = draws(4000, seed)
         with jax.enable_x64(True):
-            u, volume = jax.vmap(lambda one: coordinates.placed(one, {}))(
+            u, volume = jax.jit(jax.vmap(lambda one: coordinates.placed(one, {})))(
                 {name: jnp.asarray(a) for name, a in sample.items()}
             )
         u, volume = np.asarray(u), np.asarray(volume)
@@ -185,13 +186,29 @@ def test_q_is_the_posterior_where_z_is_gaussian_given_theta():
     sample = {name: a[:200] for name, a in draws().items()}
     model = trace_model(slopes, (X, Y), {})
     with jax.enable_x64(True):
-        each = jax.vmap(lambda z: model.log_density(z, model.arguments.data))(
+        each = jax.jit(jax.vmap(lambda z: model.log_density(z, model.arguments.data)))(
             {name: jnp.asarray(a) for name, a in sample.items()}
         )
     ratio = np.asarray(each) - density().log_prob(sample)
-    assert ratio.std() < 0.5  # the precision of z is that of the nearest point
+    log_evidence = found()[0].log_evidence
+    assert log_evidence - ratio.mean() < 0.25  # KL(q || posterior): P is that of the nearest point
     evidence = math.log(np.mean(np.exp(ratio - ratio.max()))) + ratio.max()
-    assert evidence == pytest.approx(found()[0].log_evidence, abs=0.1)
+    assert evidence == pytest.approx(log_evidence, abs=0.1)
+
+
+def test_moments_of_z_are_those_of_the_posterior():
+    """Against sums over 1024 nodes of theta, with z solved at each of them."""
+    smoothed = found()[0].smoothed
+    t, weights = smoothed.placed.outward(smoothed.nodes[:1024]), smoothed.weights[:1024]
+    with jax.enable_x64(True):
+        _, (_, loc, variance) = jax.jit(jax.vmap(given))(jnp.asarray(t))
+    weights, loc = weights / weights.sum(), np.asarray(loc)
+    mean = weights @ loc
+    sd = np.sqrt(weights @ (np.asarray(variance) + (loc - mean) ** 2))
+    moments = [density().moments(site) for site in ("mu", "b")]
+    means, variances = (np.concatenate([np.ravel(m[i]) for m in moments]) for i in (0, 1))
+    assert abs((means - mean) / sd).max() < 0.04
+    assert abs(np.sqrt(variances) / sd - 1).max() < 0.03
 
 
 def test_theta_beyond_all_that_was_seen_has_no_density():

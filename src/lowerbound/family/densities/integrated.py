@@ -1,15 +1,16 @@
 """q(theta) q(z | theta): hyperparameters of any law, and z a Gaussian with a sparse precision.
 
 q(theta) is known through a surrogate of its log density on the unconstrained space (t), and
-q(z | theta) at some values of t. Around each of them z follows theta linearly: in its cell, of all
-t to which it is the nearest, z ~ N(loc + (s - s_point) slopes, P^-1), s the standardised t. Draws
-are exact draws of this law. All of it is computed on the host, in float64.
+q(z | theta) at some values of t. Around each of them z follows theta: in its cell, of all t to
+which it is the nearest, z = loc + (s - s_point) slopes + exp((s - s_point) stretches) e with
+e ~ N(0, P^-1), s the standardised t. Draws are exact draws of this law. All of it is computed on
+the host, in float64.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
 from lowerbound.family.numerics.elimination import Factor, Pattern
 from lowerbound.family.numerics.smoothed import Smoothed
@@ -31,6 +33,7 @@ Parameters = Mapping[str, Any]
 COMPONENTS = 512  # of the marginal law of a hyperparameter
 BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
+WIDEST = 1.5  # log of how much z may widen or narrow within a cell
 AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
@@ -40,14 +43,15 @@ class Integrated:
 
     Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
     in their order; at m points "t" (m, k), "loc" (m, d), "precision" (m, nnz) and "variance"
-    (m, d) of z, the other sites in the order of the coordinates; "slopes" (k, d) of loc by s;
+    (m, d) of z, the other sites in the order of the coordinates; "slopes" (k, d) of loc by s, and
+    "stretches" (k, d) of its log sd;
     "mass" (m,), "middle" (m, k) and "spread" (m, k, k): the probability of each cell, and mean and
     covariance of s in it; "rows", "columns" and "groups": the pattern of the precision.
     """
 
     coordinates: Coordinates
     sites: tuple[str, ...]
-    prepared: dict[str, Any] = field(default_factory=dict, repr=False)
+    prepared: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @property
     def rest(self) -> tuple[str, ...]:
@@ -103,7 +107,6 @@ class Integrated:
         """The marginal density of one site under q: a mixture over nodes of t, or over cells."""
         held = self._held(parameters)
         moments = self.moments(parameters, site)
-        # NumPyro validates with dozens of small compilations.
         with jax.enable_x64(True), numpyro.validation_enabled(False):
             if site not in self.sites:
                 shape = self._shape(site)
@@ -113,36 +116,57 @@ class Integrated:
             transform: Any = self.coordinates.transform(site)
             own = dict(self._parts(self.sites))[site]
             t, scale = held.kernel_nodes
-            locs = jnp.asarray(t[:, own].reshape((-1, *self._shape(site))))
-            widths = jnp.asarray(scale[own].reshape(self._shape(site)))
-            events = transform.domain.event_dim
+            locs = t[:, own].reshape((-1, *self._shape(site)))
+            widths = scale[own].reshape(self._shape(site))
 
-            def component(loc: Array) -> Distribution:
-                base = dist.Normal(loc, widths).to_event(events)
-                return dist.TransformedDistribution(base, transform)
+            def law(locs: Array, widths: Array, moments: tuple[Array, Array]) -> Distribution:
+                def component(loc: Array) -> Distribution:
+                    base = dist.Normal(loc, widths).to_event(transform.domain.event_dim)
+                    return dist.TransformedDistribution(base, transform)
 
-            weights = jnp.full(len(t), -math.log(len(t)))
-            return NodeMixture(jax.vmap(component)(locs), weights, moments)
+                weights = jnp.full(len(locs), -math.log(len(locs)))
+                return NodeMixture(jax.vmap(component)(locs), weights, moments)
+
+            mixture: Distribution = self._run(("marginal", site), law, locs, widths, moments)
+            return mixture
 
     def _values(self, t: np.ndarray) -> dict[str, Array]:
         """The values of the hyperparameters at the rows of t."""
-        values = {}
-        for name, own in self._parts(self.sites):
-            transform: Any = self.coordinates.transform(name)
-            values[name] = jnp.asarray(transform(t[:, own].reshape((-1, *self._shape(name)))))
-        return values
+
+        def values(t: Array) -> dict[str, Array]:
+            found = {}
+            for name, own in self._parts(self.sites):
+                transform: Any = self.coordinates.transform(name)
+                found[name] = transform(t[:, own].reshape((-1, *self._shape(name))))
+            return found
+
+        return dict(self._run("values", values, t))
 
     def _unconstrained(self, values: Mapping[str, Array]) -> tuple[np.ndarray, np.ndarray]:
         """The t of values of the hyperparameters, one row a draw, and log |dtheta/dt| there."""
-        parts, volume = [], np.zeros(())
-        for name in self.sites:
-            transform: Any = self.coordinates.transform(name)
-            value = jnp.asarray(values[name], float)
-            part = transform.inv(value)
-            jacobian = np.asarray(transform.log_abs_det_jacobian(part, value))
-            volume = volume + jacobian.reshape(len(value), -1).sum(axis=1)
-            parts.append(np.asarray(part).reshape(len(value), -1))
-        return np.concatenate(parts, axis=1), volume
+
+        def inverse(values: Mapping[str, Array]) -> tuple[Array, Array]:
+            count = len(values[self.sites[0]])
+            parts, volume = [], jnp.zeros(count)
+            for name in self.sites:
+                transform: Any = self.coordinates.transform(name)
+                part = transform.inv(values[name])
+                jacobian = transform.log_abs_det_jacobian(part, values[name])
+                volume += jacobian.reshape(count, -1).sum(axis=1)
+                parts.append(part.reshape(count, -1))
+            return jnp.concatenate(parts, axis=1), volume
+
+        own = {name: jnp.asarray(values[name], float) for name in self.sites}
+        t, volume = self._run("unconstrained", inverse, own)
+        return np.asarray(t), np.asarray(volume)
+
+    def _run(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
+        """A function of arrays, jitted once."""
+        if key not in self.prepared:
+            self.prepared[key] = quickly(function)
+        # NumPyro validates with dozens of small compilations, even inside a trace.
+        with jax.enable_x64(True), numpyro.validation_enabled(False):
+            return self.prepared[key](*args)
 
     def _shape(self, site: str) -> tuple[int, ...]:
         return self.coordinates.shapes[site]
@@ -182,6 +206,7 @@ class _Held:
     precision: np.ndarray
     variance: np.ndarray
     slopes: np.ndarray
+    stretches: np.ndarray
     mass: np.ndarray
     middle: np.ndarray
     spread: np.ndarray
@@ -190,7 +215,7 @@ class _Held:
     def of(cls, parameters: Parameters, pattern: Pattern | None) -> _Held:
         smoothed = Smoothed.of(parameters["theta"])
         s = smoothed.placed.inward(np.asarray(parameters["t"]))
-        names = "loc", "precision", "variance", "slopes", "mass", "middle", "spread"
+        names = "loc", "precision", "variance", "slopes", "stretches", "mass", "middle", "spread"
         arrays = {name: np.asarray(parameters[name]) for name in names}
         return cls(parameters, pattern, smoothed, s, **arrays)
 
@@ -233,18 +258,29 @@ class _Held:
         moved: np.ndarray = self.loc[points] + (s - self.s[points]) @ self.slopes
         return moved
 
+    def log_scales(self, s: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """How much wider than at the points z is, at rows of s: the log."""
+        scales: np.ndarray = np.clip((s - self.s[points]) @ self.stretches, -WIDEST, WIDEST)
+        return scales
+
     def cells(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of some entries of z in every cell, (m, ...) each."""
-        slopes = self.slopes[:, part]
-        loc = self.loc[:, part] + (self.middle - self.s) @ slopes
-        moved = np.einsum("mij,id,jd->md", self.spread, slopes, slopes, optimize=True)
-        return loc, self.variance[:, part] + moved
+        slopes, stretches = self.slopes[:, part], self.stretches[:, part]
+        away = self.middle - self.s
+        moved, varied = (
+            np.einsum("mij,id,jd->md", self.spread, one, one, optimize=True)
+            for one in (slopes, stretches)
+        )
+        # The average of exp(2 x) over a cell, as of a normal x.
+        wider = np.exp(2 * np.clip(away @ stretches + varied, -WIDEST, WIDEST))
+        return self.loc[:, part] + away @ slopes, self.variance[:, part] * wider + moved
 
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
         s = self.smoothed.placed.inward(t)
         points = self.nearest(s)
         drawn = self.means(s, points)
+        scales = np.exp(self.log_scales(s, points))
         size = drawn.shape[1]
         if not size:
             return drawn
@@ -254,7 +290,8 @@ class _Held:
             factor = self.factor(int(point))
             for start in range(0, len(own), most):
                 some = own[start : start + most]
-                drawn[some] += factor.coloured(rng.standard_normal((size, len(some)))).T
+                normals = rng.standard_normal((size, len(some)))
+                drawn[some] += scales[some] * factor.coloured(normals).T
         return drawn
 
     def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -263,7 +300,8 @@ class _Held:
             return np.zeros(len(t))
         s = self.smoothed.placed.inward(t)
         points = self.nearest(s)
-        error = z - self.means(s, points)
+        scales = self.log_scales(s, points)
+        error = (z - self.means(s, points)) * np.exp(-scales)
         rows, columns = self.pattern.rows, self.pattern.columns
         twice = np.where(rows == columns, 1.0, 2.0)
         found = np.empty(len(t))
@@ -274,7 +312,7 @@ class _Held:
             for row in own:
                 square = float(entries @ (error[row, rows] * error[row, columns]))
                 found[row] = 0.5 * (log_det - square)
-        found -= 0.5 * z.shape[1] * math.log(2 * math.pi)
+        found -= scales.sum(axis=1) + 0.5 * z.shape[1] * math.log(2 * math.pi)
         return found
 
 

@@ -28,6 +28,7 @@ def integrated(
     loc = np.array([one.loc for one in solved])
     mass = _cells(smoothed, s)[0]
     slopes = _slopes(s, loc, mass)
+    stretches = _slopes(s, 0.5 * np.log([one.variance for one in solved]), mass)
 
     order = np.argsort(-mass, kind="stable")
     needed = int(np.searchsorted(np.cumsum(mass[order]), 1.0 - NEGLIGIBLE)) + 1
@@ -41,6 +42,7 @@ def integrated(
         "precision": np.array([solved[number].precision for number in kept]),
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
+        "stretches": stretches,
         "mass": mass,
         "middle": middle,
         "spread": spread,
@@ -67,7 +69,7 @@ def _cells(smoothed: Smoothed, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _slopes(s: np.ndarray, loc: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """The regression of loc on s (k, d): by probability, and by all points a little."""
+    """The regression on s (k, d): by probability, and by all points a little."""
     weights = mass + 1e-3 / len(mass)
     weights = weights / weights.sum()
     away, moved = s - weights @ s, loc - weights @ loc
