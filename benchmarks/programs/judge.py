@@ -192,7 +192,10 @@ def continued(
         warnings.simplefilter("ignore")
         if fit is not None:
             try:
-                return {site: np.asarray(v) for site, v in fit.sample(DRAWS, seed=0).items()}
+                discrete = set(fit.q.values)  # NumPyro's samplers do not return these
+                own = [site for site in fit.sites if site not in discrete]
+                draws = fit.sample(DRAWS, seed=0, sites=own if discrete else None)
+                return {site: np.asarray(v) for site, v in draws.items()}
             except Exception:
                 traceback.print_exc()
         try:

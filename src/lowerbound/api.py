@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,9 @@ from lowerbound.errors import (
     ReservedNameError,
     UncertifiedError,
 )
-from lowerbound.ladder.costs import work_of
+from lowerbound.ladder.costs import expected
 from lowerbound.ladder.rungs import GRID, Chosen, chosen
-from lowerbound.methods.values import VALUES
+from lowerbound.methods.values import VALUES, is_auto
 from lowerbound.result.fitted import Fit
 from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
@@ -65,25 +65,24 @@ def fit(
     began = time.perf_counter()
     with heard():
         problem = Problem(model, args, kwargs, seed, current())
-        found = chosen(problem, method)
+        with at_most(AFFORDABLE) if is_auto(method) else nullcontext():
+            found = chosen(problem, method)
         check_abilities(found.method, problem, checkpoint is not None)
         kept = as_checkpoint(checkpoint)
         keep = start_keeping(kept, problem, found.method, found.lines)
-        fitted = _climbed(found, method, progress, keep)
+        fitted = _climbed(found, method, progress, keep, began)
     return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
 
 
-def _climbed(found: Chosen, method: Any, progress: bool | None, keep: Keeper | None) -> Fit:
+def _climbed(
+    found: Chosen, method: Any, progress: bool | None, keep: Keeper | None, began: float
+) -> Fit:
     """Carry a plan out; where its rung does not hold, that of the next one, with a warning."""
     failed: dict[str, str] = {}
-    began = time.perf_counter()
     given_up: list[tuple[str, str, LowerboundError]] = []
     while True:
         try:
-            # A rung that was given up has taken its part of what the fit may take.
-            spent = time.perf_counter() - began if given_up else 0.0
-            left = max(AFFORDABLE - spent, AFFORDABLE / 3)
-            fitted = _carried_out(found, progress, keep, left)
+            fitted = _carried_out(found, progress, keep, began)
             break
         except (LostPosteriorError, UncertifiedError) as error:
             # A Gaussian needs neither a grid nor a derivation.
@@ -104,14 +103,22 @@ def _climbed(found: Chosen, method: Any, progress: bool | None, keep: Keeper | N
     return fitted
 
 
-def _carried_out(found: Chosen, progress: bool | None, keep: Keeper | None, seconds: float) -> Fit:
+def _carried_out(found: Chosen, progress: bool | None, keep: Keeper | None, began: float) -> Fit:
     """The fit of a plan, with what it was expected to take."""
     # Those that end by themselves do so after sweeps or rows that are all of use.
-    limited = at_most(seconds) if found.rungs and found.method.limited else nullcontext()
+    limited = _limited(began) if found.rungs and found.method.limited else nullcontext()
     with limited:
         fitted = carry_out(found.planned, found.method, progress, keep)
-    expected = work_of(found.problem, found.method) if found.rungs else None
-    return replace(fitted, plan=replace(found.plan, work=expected))
+    work = expected(found) if found.rungs else None
+    return replace(fitted, plan=replace(found.plan, work=work))
+
+
+def _limited(began: float) -> AbstractContextManager[None]:
+    """What is left of the time, and a third of it at least.
+
+    The choice, and a rung that was given up, have taken their part.
+    """
+    return at_most(AFFORDABLE, max(began, time.perf_counter() - 2 / 3 * AFFORDABLE))
 
 
 def resume(

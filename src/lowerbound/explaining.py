@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from lowerbound.compute.computing import current
-from lowerbound.ladder.costs import cheaper, work_of
+from lowerbound.cost import AFFORDABLE, at_most
+from lowerbound.ladder.costs import cheaper, expected
 from lowerbound.ladder.rungs import chosen
+from lowerbound.methods.values import is_auto
 from lowerbound.result.plan import Plan
 from lowerbound.run.problem import Problem
 
@@ -33,9 +36,10 @@ def explain(model: Callable[..., Any], *args: Any, method: Any = "auto", **kwarg
     -> exact: no term joins two factors, so q is the posterior
     ...
     """
-    found = chosen(Problem(model, args, kwargs, computing=current()), method)
-    plan = found.plan
-    work = work_of(found.problem, found.method)
+    with at_most(AFFORDABLE) if is_auto(method) else nullcontext():  # as `fit` chooses
+        found = chosen(Problem(model, args, kwargs, computing=current()), method)
+        plan = found.plan
+    work = expected(found)
     if work is not None:
         plan = replace(plan, work=work, cheaper=cheaper(found.problem, found.method, work))
     print(plan)

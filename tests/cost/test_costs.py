@@ -4,6 +4,7 @@ import importlib
 import re
 from collections import OrderedDict
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -26,8 +27,10 @@ from lowerbound.errors import (
     UncertifiedError,
 )
 from lowerbound.ladder.costs import cheaper, work_of
+from lowerbound.methods.gaussian.climbing.climbs import starts_of
 from lowerbound.methods.gaussian.noisy import EFFORTS, NoisyAscent, affordable_effort
-from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
+from lowerbound.methods.gaussian.target import QUICK_BELOW, counts_of, is_quick, target_for
+from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.model import trace_model
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import ended
@@ -227,6 +230,58 @@ def test_noisy_steps_take_what_the_pace_of_the_density_allows(monkeypatch):
         assert affordable_effort(target, None) == whole
 
 
+def test_fewer_starts_are_looked_for_where_a_point_is_dear():
+    with jax.enable_x64(True):
+        found = target_for(trace_model(recursion, (SERIES,)))
+        target = replace(found, batch=1, compiled={})
+        method = lb.Gaussian(starts=4)
+        assert len(starts_of(target, method, 0)) == 4
+        with at_most(1e-9):  # as for the median of the prior and for zero, and no more
+            few = starts_of(target, method, 0)
+    assert len(few) == 2
+    np.testing.assert_array_equal(few[1], np.zeros(target.size))
+
+
+def test_work_that_stops_costs_no_more_than_its_time():
+    endless = Work(100.0, 1e30, most=150.0)
+    assert endless.cost.seconds == 150.0
+
+
+def written_out(y):
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    for t in range(len(y)):
+        level = 0.5 * level + 0.1
+        numpyro.sample(f"y{t}", dist.Normal(level, sigma), obs=y[t])
+
+
+def test_long_programs_and_more_starts_cost_more():
+    with jax.enable_x64(True):
+
+        def work(y, method):
+            return work_of(Problem(written_out, (y,)), method)
+
+        short, long = (work(SERIES[:n], lb.Given(("sigma",))) for n in (4, 40))
+        assert long.operations > 1.5 * short.operations
+        one, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 6))
+        assert six.numbers == pytest.approx(6 * one.numbers)
+
+
+def test_the_cost_of_a_sum_is_that_of_the_program_without_discrete_sites():
+    def mixture(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]))
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Bernoulli(0.5))
+            numpyro.sample("y", dist.StudentT(4.0, mu[z], 1.0), obs=y)
+
+    with jax.enable_x64(True):
+        problem = Problem(mixture, (SERIES,))
+        found = work_of(problem, lb.Gaussian())
+        counts = counts_of(summed_problem(problem)[1].model)
+    assert found.operations > 3 * counts.operations  # its gradient is compiled for several uses
+    assert found.bytes < 1e8
+
+
 def twisted(y):
     a = numpyro.sample("a", dist.Normal(0.0, 1.0))
     b = numpyro.sample("b", dist.HalfNormal(1.0))
@@ -239,8 +294,8 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
     given = []
 
     @contextmanager
-    def noted(seconds):
-        given.append(seconds)
+    def noted(seconds, since=0.0):
+        given.append(since + seconds - clock[0])
         yield
 
     def slow(*args, **kwargs):
@@ -255,7 +310,7 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
     with pytest.warns(LadderWarning):
         fit = lb.fit(twisted, np.array([0.3, 0.8]))
     assert "Gaussian" in fit.method
-    assert given == [150.0, 50.0]
+    assert given == pytest.approx([150.0, 150.0, 50.0])  # for the choice, and for two rungs
 
 
 def test_a_grid_that_is_given_up_leaves_the_fit_to_the_next_rung(monkeypatch):

@@ -19,7 +19,6 @@ from tests.joint.evaluate import (
     data,
     discrete,
     flags,
-    integers,
     matrix,
     positive,
     real,
@@ -138,11 +137,6 @@ STRUCTURE: dict[str, Row] = {
         lambda t: jnp.log(jnp.pad(t, (1, 2), constant_values=3.0)), t=positive(3)
     ),
     "product of nothing": row(lambda x: x * jnp.prod(x[:0]), x=real(3)),
-    "log of pieces at positions of data": row(
-        lambda t, i: jnp.log(jnp.pad(jnp.array([2.0, 3.0, 5.0])[i] * t, (0, 1), constant_values=1)),
-        t=positive(3),
-        i=integers(3),
-    ),
     "power of pieces": row(
         lambda t, s: jnp.stack([t, s, t * s]) ** -1.5, t=positive(2), s=positive(2)
     ),

@@ -78,6 +78,30 @@ def test_the_ladder_takes_exact_updates():
     }
 
 
+I = np.array([0, 0, 1, 2, 4, 4, 1, 0])
+
+
+def test_the_evidence_of_observed_pieces():
+    def model(i):
+        v = numpyro.sample("v", dist.Beta(1.0, ALPHA).expand([T - 1]))
+        with numpyro.plate("rows", len(i)):
+            numpyro.sample("i", dist.Categorical(by_pad(v)), obs=i)
+
+    counts = np.bincount(I, minlength=T)
+    after = counts[::-1].cumsum()[::-1]
+    evidence = betaln(1 + counts[:-1], ALPHA + after[1:]).sum() - (T - 1) * betaln(1, ALPHA)
+    assert lb.fit(model, I).elbo == pytest.approx(evidence, rel=1e-9)
+
+
+def test_pieces_that_data_choose_before_the_logarithm_are_left_over():
+    def model(i):
+        v = numpyro.sample("v", dist.Beta(1.0, ALPHA).expand([T - 1]))
+        numpyro.factor("i", jnp.log(by_pad(v)[i]).sum())
+
+    (left,) = lb.explain(model, I, method=lb.CAVI()).residuals
+    assert (left.site, left.operation, left.latents) == ("i", "log(v)", ("v",))
+
+
 def test_an_unknown_concentration():
     def model(x):
         alpha = numpyro.sample("alpha", dist.Gamma(2.0, 1.0))

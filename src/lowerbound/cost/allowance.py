@@ -54,12 +54,14 @@ def allowance() -> Allowance:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Let the work inside stop after so many seconds, or sooner where it had fewer left."""
-    outer = allowance()
-    begun = time.perf_counter()
-    left = outer.begun + outer.seconds - begun
-    token = _now.set(outer if left < seconds else Allowance(seconds, begun))
+def at_most(seconds: float, since: float | None = None) -> Iterator[None]:
+    """Let the work inside stop after so many seconds, or sooner where it had fewer left.
+
+    They count from now, or from when the work began.
+    """
+    outer, own = allowance(), Allowance(seconds, time.perf_counter() if since is None else since)
+    sooner = outer.begun + outer.seconds < own.begun + own.seconds
+    token = _now.set(outer if sooner else own)
     try:
         yield
     finally:

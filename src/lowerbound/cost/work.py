@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lowerbound.cost.estimate import Cost
@@ -14,13 +15,15 @@ COMPILER = 60_000  # bytes that XLA keeps for an operation that it has compiled
 class Work:
     """What a fit does: operations that are compiled, numbers and products that are computed.
 
-    `bytes` are those of the values that it holds at once, beside what the compiler keeps.
+    `bytes` are those of the values that it holds at once, beside what the compiler keeps; `most`
+    are the seconds after which it stops, whatever is left to do.
     """
 
     operations: float
     numbers: float = 0.0
     flops: float = 0.0
     bytes: float = 0.0
+    most: float = math.inf
 
     @property
     def cost(self) -> Cost:
@@ -28,7 +31,7 @@ class Work:
         speed = machine()
         seconds = self.operations * speed.equation
         seconds += self.numbers * speed.number + self.flops * speed.flop
-        return Cost(seconds, (COMPILER * self.operations + self.bytes) / 1e6)
+        return Cost(min(seconds, self.most), (COMPILER * self.operations + self.bytes) / 1e6)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
+from lowerbound.family.densities.summed import Summed
 from lowerbound.family.family_records import family_record
 from lowerbound.family.variational import Parameters, Variational
 
@@ -27,10 +28,18 @@ class Q:
     parameters: Parameters
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def sample(self, draws: int, key: Array) -> dict[str, Array]:
-        """Independent draws of all sites, on their own scales, with a leading axis."""
+    def sample(
+        self, draws: int, key: Array, sites: Sequence[str] | None = None
+    ) -> dict[str, Array]:
+        """Independent draws of all sites, on their own scales, with a leading axis.
+
+        Where none of the `sites` is one that is drawn given the others, those are left out.
+        """
+        family = self.family
+        if sites is not None and isinstance(family, Summed):
+            family = family.only(sites)
         with jax.enable_x64(True):
-            drawn = self.family.sample(self.parameters, key, (draws,))
+            drawn = family.sample(self.parameters, key, (draws,))
             return {
                 name: jnp.asarray(self.values[name])[array] if name in self.values else array
                 for name, array in drawn.items()

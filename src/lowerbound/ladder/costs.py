@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import jax
@@ -15,12 +16,15 @@ import numpy as np
 
 from lowerbound.compiled import equations
 from lowerbound.compute.engine import QUICK_BELOW, derived
-from lowerbound.cost import Alternative, Work, numbers_computed
+from lowerbound.cost import AFFORDABLE, Alternative, Work, limits, numbers_computed
 from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
+from lowerbound.ladder.rungs import Chosen
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.climbing.over_draws import draw_sizes
+from lowerbound.methods.gaussian.sparse.sparsity import work as factor_work
 from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
+from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.gaussian.unconstrained_methods import (
     FULL_BELOW,
     Gaussian,
@@ -32,8 +36,10 @@ from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Memoized
+from lowerbound.model import Model
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem
 
@@ -45,6 +51,11 @@ QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
 SWEPT = 6  # numbers of a sweep for each of the program
 NODE = 60_000  # numbers that the solution of a node costs at least
 LAPACK, OUTER = 90, 75  # flops for size^3 of a node's factor, and size^2 of a draw
+DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
+HELD = 3.0  # numbers of a point that are alive, for each that is computed
+NOISY = 25_000  # gradients of noisy steps
+WIDE_GRADIENTS, WIDE_CURVED, WIDE_STEPS = 3000, 300, 100  # of Newton's: points, curved ones, steps
+PARAMETERS = 0.4  # the part of a log density's operations that computes its parameters
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
 BATCH_STEPS = 400  # of minibatches
 DRAWN = 16  # draws of a step of score functions, and their steps
@@ -61,6 +72,13 @@ def work_of(problem: Problem, method: Method) -> Work | None:
         return None
     with jax.enable_x64(True):
         return rule(_Program(problem), method)
+
+
+def expected(found: Chosen) -> Work | None:
+    """What a fit takes that is about to be carried out; on the ladder some methods are limited."""
+    work = work_of(found.problem, found.method)
+    limited = found.rungs and found.method.limited
+    return replace(work, most=AFFORDABLE) if work is not None and limited else work
 
 
 def cheaper(problem: Problem, method: Method, work: Work) -> Alternative | None:
@@ -96,11 +114,16 @@ def _size(work: Work) -> float:
 class _Program:
     """A problem with the counts that its work depends on."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, counted: Callable[[Model], Counts] | None = None) -> None:
         self.problem = problem
         model = self.model = problem.model
-        jaxpr = trace_program(model).jaxpr.jaxpr
-        self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
+        if counted is None:
+            jaxpr = trace_program(model).jaxpr.jaxpr
+            self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
+        else:
+            found = counted(model)
+            self.operations = int(PARAMETERS * found.operations)
+            self.numbers = int(PARAMETERS * found.numbers)
         self.data = sum(int(np.size(a)) for a in model.arguments.data.values())
         discrete = [s for s in model.latent.values() if s.support_values is not None]
         self.states = math.prod(len(np.asarray(s.support_values)) for s in discrete)
@@ -111,38 +134,45 @@ class _Program:
     def ascent(self, method: CAVI) -> Work | None:
         """Coordinate ascent, where it fits."""
         structure = self.problem.derived(method.blocks).structure
-        return None if structure.residuals else self.sweeps(structure)
+        return None if structure.residuals else self.sweeps(structure, method.restarts)
 
     def augmented(self, method: Augmented) -> Work | None:
         """Coordinate ascent on the augmented program: about as much."""
         structure = self.problem.joint.structure
-        return self.sweeps(structure) if isinstance(method.method, CAVI) else None
+        inner = method.method
+        return self.sweeps(structure, inner.restarts) if isinstance(inner, CAVI) else None
 
-    def sweeps(self, structure: Structure) -> Work:
-        """Coordinate ascent."""
+    @property
+    def derived(self) -> float:
+        """Operations for those that are read, matched and certified one by one."""
+        return DERIVED * max(self.operations - SHORT, 0)
+
+    def sweeps(self, structure: Structure, starts: int) -> Work:
+        """Coordinate ascent, of some starts together."""
         curved = any(summand.curved for summand in structure.summands)
         alone = all(len(summand.blocks) <= 1 for summand in structure.summands)
         free = sum(block.family.free_form for block in structure.blocks)
-        compiled = 220 + 50 * len(structure.summands) + 300 * curved + 100 * free
+        compiled = 220 + 50 * len(structure.summands) + 300 * curved + 100 * free + self.derived
         sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
         each = SWEPT * (self.numbers + self.data) * self.states + NODE
         each += QUADRATURE * self.rows * curved
         large = self.data + self.size > QUICK_BELOW
-        bytes_held = 8.0 * 3 * (self.numbers * self.states + self.data + self.size)
-        return Work(compiled * (OPTIMISED if large else 1.0), sweeps * each, 0.0, bytes_held)
+        bytes_held = 8.0 * 3 * starts * (self.numbers * self.states + self.data + self.size)
+        compiled *= OPTIMISED if large else 1.0
+        return Work(compiled, starts * sweeps * each, 0.0, bytes_held)
 
     def grid(self, method: Given) -> Work:
         """Scalars on a grid, and the rest at every node."""
         sites = tuple(method.sites)
         if isinstance(method.method, Gaussian):
-            return self._gaussians(method.method, sites)
+            return self._summed()._gaussians(method.method, sites)
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
             return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
         structure = derived(problem_given(self.problem, sites)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
-        compiled = 400 + 15 * len(structure.summands) + 650 * curved
+        compiled = 400 + 15 * len(structure.summands) + 650 * curved + self.derived
         each = NODE + QUADRATURE * self.rows * curved
         flops = nodes * steps * LAPACK * float(size) ** 3
         kept = 8.0 * 3 * nodes * float(size) ** 2
@@ -152,16 +182,25 @@ class _Program:
         """A Gaussian of some sites: about as one of all."""
         return self._gaussians(method.method)
 
+    def _summed(self) -> _Program:
+        """The program that a Gaussian is fitted to: discrete sites are summed out of it."""
+        if self.states == 1:
+            return self
+        return _Program(summed_problem(self.problem)[1], counts_of)
+
     def gaussian(self, method: UnconstrainedMethod) -> Work:
         """A Gaussian on the unconstrained space."""
-        return self._gaussians(method)
+        if isinstance(method, ScoreFunctions):
+            steps = SCORE_STEPS * DRAWN
+            numbers = float(self.numbers * self.states)
+            return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
+        return self._summed()._gaussians(method)
 
     def _gaussians(self, method: UnconstrainedMethod, sites: Sequence[str] = ()) -> Work:
         """One Gaussian, or one at every node of a grid over some sites."""
         numbers, size = float(self.numbers * self.states), self.size
-        if isinstance(method, ScoreFunctions):
-            steps = SCORE_STEPS * DRAWN
-            return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
+        if not sites and isinstance(method, Gaussian) and method.is_wide(size):
+            return self._wide(method)
         rest = size - len(sites)
         compiled = 700.0 + 9 * self.operations
         compiled *= 1.5 if numbers > QUICK_DENSITY else 1.0
@@ -174,7 +213,30 @@ class _Program:
             first, second, *_ = [*draw_sizes(method, size), 0]
             gradients += FIRST * first + SECOND * second
         flops = gradients * OUTER * float(rest) ** 2
-        return Work(compiled, gradients * numbers + 5e7, flops, 8.0 * 64 * 3 * numbers)
+        return Work(compiled, gradients * numbers + 5e7, flops, self.batch_bytes)
+
+    @property
+    def batch_bytes(self) -> float:
+        """The bytes of a batch of points with their gradients, which is at most what is free."""
+        data = max((int(np.size(a)) for a in self.model.arguments.data.values()), default=1)
+        numbers = self.numbers * self.states
+        batch = Counts(self.operations, numbers, self.size, data).batch
+        return min(8.0 * HELD * batch * numbers, limits().budget)
+
+    def _wide(self, method: Gaussian) -> Work:
+        """A Gaussian of many numbers: by second derivatives where that pays, else by noise."""
+        # Only a plan looks at the second derivatives: what is cheaper is not worth a look.
+        _, wide = self.problem.known(("wide", method)) or (None, None)
+        numbers = float(self.numbers * self.states)
+        compiled = 1.5 * (700.0 + 9 * self.operations)
+        if wide is None:
+            return Work(compiled, NOISY * numbers + 5e7, 0.0, self.batch_bytes)
+        sparsity = wide.sparsity
+        directions = sum(map(len, sparsity.directions))
+        computed = (WIDE_GRADIENTS + WIDE_CURVED * directions) * numbers
+        each = factor_work(sparsity.border, sparsity.local, sparsity.width)
+        held = 8.0 * directions * self.size + self.batch_bytes
+        return Work(compiled, computed + 5e7, WIDE_STEPS * each, held)
 
     def batches(self, method: SVI | Memoized) -> Work:
         """Minibatches: steps over some of the rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from lowerbound.ascent import State
 from lowerbound.compute.engine import engine_for
 from lowerbound.cost import check_fits
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, UnknownSiteError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
@@ -212,24 +212,37 @@ class Fit:
                 }
         return pd.DataFrame.from_dict(rows, orient="index")
 
-    def sample(self, draws: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+    def sample(
+        self, draws: int = 1000, seed: int = 0, sites: Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """Independent draws from q: site -> array with a leading draw axis.
 
         Deterministic sites are computed from them; observed sites with missing entries are
-        completed by draws of those entries.
+        completed by draws of those entries. With `sites`, the draws of these alone: discrete sites
+        that were summed out, long chains of states say, take most of the time.
         """
         with jax.enable_x64(True):
             key = jax.random.key(seed)
-            values = self.latent_draws(draws, key)
-            extra = derived_sites(self, values, jax.random.fold_in(key, 1))
-            return {name: np.asarray(array) for name, array in {**values, **extra}.items()}
+            own = None if sites is None or set(sites) - set(self.sites) else tuple(sites)
+            found = self.latent_draws(draws, key, own)
+            if own is None:
+                found = {**found, **derived_sites(self, found, jax.random.fold_in(key, 1))}
+            unknown = [name for name in sites or () if name not in found]
+            if unknown:
+                raise UnknownSiteError(
+                    "sample got", unknown[0], tuple(found), "is no site that is drawn"
+                )
+            return {name: np.asarray(found[name]) for name in sites or found}
 
-    def latent_draws(self, draws: int, key: jax.Array) -> dict[str, jax.Array]:
-        """Draws of the latent sites alone, on their own scales."""
-        numbers = sum(int(np.prod(record["shape"])) for record in self.sites.values())
+    def latent_draws(
+        self, draws: int, key: jax.Array, sites: Sequence[str] | None = None
+    ) -> dict[str, jax.Array]:
+        """Draws of the latent sites alone, or of some of them, on their own scales."""
+        wanted = tuple(self.sites) if sites is None else sites
+        numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in wanted)
         check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
-        values = self.q.sample(draws, key)
-        return {name: values[name] for name in self.sites}
+        values = self.q.sample(draws, key, sites)
+        return {name: values[name] for name in wanted}
 
     @property
     def has_data(self) -> bool:

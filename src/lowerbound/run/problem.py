@@ -89,6 +89,10 @@ class Problem:
         """The arguments."""
         return self.args, self.kwargs
 
+    def known(self, key: object) -> Any:
+        """What was found before under a key; None where nothing was."""
+        return self._found.get(key)
+
     def once(self, key: Hashable, find: Callable[[], R]) -> R:
         """What `find` gives: rungs, plans and costs that ask for the same thing share it."""
         if key not in self._found:

@@ -9,7 +9,7 @@ import pytest
 from jax.scipy.special import logsumexp
 
 import lowerbound as lb
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import UnknownSiteError, UnsupportedModelError
 from tests.laws.compilations import counted
 
 
@@ -48,6 +48,24 @@ def test_it_is_the_fit_of_the_program_summed_by_hand(pair):
     for site in ("w", "mu", "sigma"):
         np.testing.assert_allclose(ours.mean(site), byhand.mean(site), atol=1e-6)
         np.testing.assert_allclose(ours.sd(site), byhand.sd(site), atol=1e-6)
+
+
+def test_draws_of_some_sites_alone(pair):
+    """The same draws, without those of the assignments where these are not asked for."""
+    fit, _ = pair
+    every, some = fit.sample(50, seed=1), fit.sample(50, seed=1, sites=("mu", "w"))
+    assert list(some) == ["mu", "w"]
+    for site in some:
+        np.testing.assert_array_equal(some[site], every[site])
+    for site in ("z", "centre"):
+        (drawn,) = fit.sample(50, seed=1, sites=(site,)).values()
+        np.testing.assert_array_equal(drawn, every[site])
+    with pytest.raises(UnknownSiteError) as caught:
+        fit.sample(50, sites=("tau",))
+    assert str(caught.value) == (
+        "sample got 'tau', which is no site that is drawn.\n"
+        "Expected names among w, mu, sigma, z, centre, gap."
+    )
 
 
 def test_assignments_have_their_average_probability(pair):

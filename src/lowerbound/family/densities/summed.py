@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled import jit, quickly
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
@@ -23,6 +23,7 @@ from lowerbound.rewrite.summing.summation import Summation
 DRAWS, FEWEST = 4096, 256  # of theta, over which probabilities of z are averaged
 MOST_NUMBERS = 200_000_000  # that such an average is computed from, where there are many rows
 MOST_COMPUTED = 10_000_000_000  # on the way there: a density may be a large sum of its own
+DEAR = 3_000_000_000  # numbers computed for all draws, from which an optimised program pays
 BATCH = 64  # draws that are worked on together
 
 Values = dict[str, Array]
@@ -40,6 +41,10 @@ class Summed:
     inner: Variational
     summation: Summation
     compiled: dict[object, Any] = field(default_factory=dict, repr=False)
+
+    def only(self, sites: Sequence[str]) -> Variational:
+        """The density that has all of these sites, and as little more as there is."""
+        return self if set(sites) & set(self.summation.names) else self.inner
 
     def sample(
         self, parameters: Parameters, key: Array, shape: tuple[int, ...] = ()
@@ -153,6 +158,8 @@ class Summed:
             return tuple(jaxpr_as_fun(closed)(*jax.tree.leaves((dict(theta), dict(data)))))
 
         if key not in self.compiled:
-            self.compiled[key] = quickly(partial(function, weights))
+            count = len(next(iter(theta.values())))
+            dear = count * numbers_computed(closed.jaxpr) > DEAR
+            self.compiled[key] = (jit if dear else quickly)(partial(function, weights))
         found: Values = self.compiled[key](theta, *more, data)
         return found

@@ -21,6 +21,7 @@ from lowerbound.methods.gaussian.climbing.over_draws import (
     ascend,
     draw_sizes,
 )
+from lowerbound.methods.gaussian.reached import measuring
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.result.answer import Stop
@@ -62,7 +63,8 @@ class FixedAscent(GaussianAscent):
             check_proper(target, state)
             agreed = stage > 0 and first <= AGREED
             to_come = sizes[stage + 1 :]
-            late = target.seconds(to_come[0] if to_come else size) >= allowance().left
+            coming = target.seconds(to_come[0] if to_come else size) + measuring(target)
+            late = coming >= allowance().left
             # More draws do not help an ascent that creeps: it would be as far from their optimum.
             if agreed or (stage and state.status == RUNNING) or late:
                 break

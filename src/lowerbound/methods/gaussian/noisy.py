@@ -20,14 +20,14 @@ from lowerbound.compiled import jit, quickly
 from lowerbound.cost import allowance, mapped
 from lowerbound.methods.gaussian.ascents import GaussianAscent, Phase, finite
 from lowerbound.methods.gaussian.climbing.climbs import Start, starts_of
-from lowerbound.methods.gaussian.reached import Parameters, Reached
+from lowerbound.methods.gaussian.reached import Parameters, Reached, measuring
 from lowerbound.methods.gaussian.target import POINT, Target, in_precision, value_and_gradient
 from lowerbound.result.answer import Stop
 from lowerbound.run.walking import Standing
 
 LEAST_RATE = 1e-3  # the rate falls tenfold, or so, each time that the ELBO rests
 WINDOWS = 100
-MOST_STEPS = 1000  # quasi-Newton steps of the mean
+LEAST_MOVES, MOST_STEPS = 5, 1000  # quasi-Newton steps of the mean
 FLAT, LEVEL = 1e-3, 1e-10  # the slope, and the relative gain of a step, at which they end
 STATIONARY = 0.1  # the largest slope, in standard deviations, of a mean that is an answer
 _WIDTH = 0.1
@@ -103,7 +103,9 @@ class NoisyAscent(GaussianAscent):
         for number in range(2, WINDOWS):
             adam, elbo = windows.run(adam, number, rate)
             yield Standing(Ranked(choice, effort.draws, starts, adam.average), finite(elbo))
-            late = windows.seconds >= allowance().left
+            # The mean once more, and what the answer is measured by, are yet to come.
+            ending = target.seconds(LEAST_MOVES * effort.fixed) + measuring(target)
+            late = windows.seconds + ending >= allowance().left
             if late:
                 break
             gain = elbo - best
@@ -202,7 +204,7 @@ def centred(target: Target, free: Free, seed: int, draws: int) -> tuple[Free, fl
         return -value, -slope
 
     affordable = MEAN * allowance().left / max(target.seconds(draws), 1e-9)
-    most = int(np.clip(affordable, 5, 2 * MOST_STEPS))
+    most = int(np.clip(affordable, LEAST_MOVES, 2 * MOST_STEPS))
     limits = {"maxiter": MOST_STEPS, "maxfun": most, "maxcor": 30}
     options = {**limits, "gtol": FLAT, "ftol": LEVEL}
     found = minimize(slopes, np.zeros(size), jac=True, method="L-BFGS-B", options=options)

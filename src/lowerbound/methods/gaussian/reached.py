@@ -19,6 +19,7 @@ from lowerbound.methods.gaussian.centring import Choice
 from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.gaussian.climbing.over_draws import MOST_STAGES
 from lowerbound.methods.gaussian.climbing.starts import WITHIN, at_fault
+from lowerbound.methods.gaussian.target import Target
 from lowerbound.result.answer import Stop
 from lowerbound.result.posterior import Restart
 
@@ -91,6 +92,11 @@ class Reached(ABC):
         vectors = points(fresh, parameters["loc"], root)
         entropy = 0.5 * target.size * np.log(2 * np.pi) + np.log(np.abs(np.diagonal(root))).sum()
         return restricted(target(vectors)[0] + 0.5 * np.sum(fresh**2, axis=1) + entropy, why)
+
+
+def measuring(target: Target) -> float:
+    """The seconds in which the answer of an ascent will be measured."""
+    return min(target.seconds(MEASURE), MEASURING * allowance().seconds)
 
 
 @dataclass(frozen=True, eq=False)

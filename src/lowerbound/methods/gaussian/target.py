@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -164,15 +165,47 @@ def target_for(
     _programs.move_to_end(key)
     while len(_programs) > _CACHE_SIZE:
         _programs.popitem(last=False)
-    largest = max((np.size(a) for a in data.values()), default=1) + coordinates.size
-    if coordinates.size > MANY:  # fewer draws than that are wanted at a time
-        largest = max(largest, numbers_computed(closed.jaxpr))
-    batch = int(max(1, min(BATCH, MOST_NUMBERS // largest)))
-    if batch * numbers_computed(closed.jaxpr) > ROUGHLY:
+    largest = max((int(np.size(a)) for a in data.values()), default=1)
+    operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)
+    found = Counts(operations, computed, coordinates.size, largest)
+    _counts.setdefault(model, found)
+    batch = found.batch
+    if batch * found.numbers > ROUGHLY:
         with in_precision(dtype):
             both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
     return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a log density costs: its operations and the numbers that it computes.
+
+    `size` is that of its vector, `data` that of its largest array of data.
+    """
+
+    operations: int
+    numbers: int
+    size: int
+    data: int
+
+    @property
+    def batch(self) -> int:
+        """How many points are evaluated together, as far as memory allows."""
+        largest = self.data + self.size
+        if self.size > MANY:  # fewer draws than that are wanted at a time
+            largest = max(largest, self.numbers)
+        return int(max(1, min(BATCH, MOST_NUMBERS // max(largest, 1))))
+
+
+_counts: WeakKeyDictionary[Model, Counts] = WeakKeyDictionary()
+
+
+def counts_of(model: Model) -> Counts:
+    """The counts of the log density of a model, which is traced where that is yet to be done."""
+    if model not in _counts:
+        target_for(model)
+    return _counts[model]
 
 
 def in_precision(dtype: np.dtype[Any]) -> AbstractContextManager[Any]:

@@ -29,6 +29,7 @@ from lowerbound.run.walking import ended
 RACE, MOST_PLACES = 10, 4  # iterations over more draws, and the places that have them
 SAME_PLACE = 0.1  # nats
 CANDIDATES = 4  # points for each start: the highest are taken
+PACED, STARTING = 2, 0.1  # points that tell the pace, and the share of the time for the others
 BEGUN = 0.4  # of what a fit may take: after that no other start is looked at
 
 
@@ -73,7 +74,7 @@ def begin_climbs(
     if again and alone and allowance().spent >= BEGUN:
         climbs = [one if one in there else _hurried(one) for one in climbs]
     elif again and alone:
-        more = _highest(target, method, [abs(seed), 1], centred=False)
+        more, _ = _highest(target, method, [abs(seed), 1], centred=False)
         known = [one.state for one in climbs]
         climbs += yield from _best(climb(target, more, diagonal, best), known)
         climbs = _believed(target, method, climbs, seed, diagonal)
@@ -141,19 +142,32 @@ def _believed(
 
 def starts_of(target: Target, method: UnconstrainedMethod, seed: int) -> np.ndarray:
     """Starting points where log p is finite, one per row."""
-    return finite_rows(target, _highest(target, method, abs(seed), centred=True), abs(seed))
+    rows, fine = _highest(target, method, abs(seed), centred=True)
+    return finite_rows(target, rows, fine, abs(seed))
 
 
 def _highest(
     target: Target, method: UnconstrainedMethod, seed: int | Sequence[int], centred: bool
-) -> np.ndarray:
-    """The highest of several points for each start; the first two as they are, where centred."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """The highest of several points for each start, and at which log p and its slope are finite.
+
+    The first two are taken as they are, where centred. Where a point is dear they tell the pace,
+    and as many others are tried as a small part of the time that is left allows.
+    """
     count = CANDIDATES * method.starts
     rows = starting_points(target, count, seed, _given(target, method), centred)
-    heights = np.nan_to_num(target(rows)[0], nan=-np.inf)
+    paced = min(max(PACED, target.batch), count)
+    found = [target(rows[:paced])]
+    most = STARTING * allowance().left / max(target.seconds(1), 1e-9)
+    rows = rows[: int(max(paced, min(count, most)))]
+    if len(rows) > paced:
+        found.append(target(rows[paced:]))
+    values, slopes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    heights = np.nan_to_num(values, nan=-np.inf)
     heights[: 2 if centred else 0] = np.inf
-    chosen: np.ndarray = rows[np.sort(np.argsort(-heights, kind="stable")[: method.starts])]
-    return chosen
+    chosen = np.sort(np.argsort(-heights, kind="stable")[: method.starts])
+    fine = np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+    return rows[chosen], fine[chosen]
 
 
 def _given(target: Target, method: UnconstrainedMethod) -> dict[str, Any] | None:

@@ -51,9 +51,13 @@ def climb(
 ) -> Generator[list[Ascent], None, list[Climb]]:
     """Ascend from all starts, with the points of all of them evaluated together.
 
-    `known` is the ELBO of an earlier start that has come to rest.
+    `known` is the ELBO of an earlier start that has come to rest. Where a point is so dear that
+    some steps of all starts are not to be had, only the first of them are taken.
     """
     root = np.eye(target.size) * WIDTH / np.sqrt(target.size)
+    some = target.seconds(_SOME_STEPS * 2 * target.size)
+    share = _SPENT * allowance().left / max(some, 1e-9)
+    locs = locs[: int(np.clip(share, 1, len(locs)))]
     partners: dict[int, int] = {}
     climbs = yield from side_by_side(
         lambda vectors, owners: target(vectors),
@@ -93,7 +97,7 @@ def _affordable(states: list[Ascent]) -> list[Ascent]:
             for i, s in enumerate(states)]  # fmt: skip
 
 
-_SPENT = 0.3  # of the allowance
+_SPENT, _SOME_STEPS = 0.3, 5  # of the allowance, and steps of all starts within it
 
 
 def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Ascent]:
@@ -150,12 +154,11 @@ def starting_points(
     return rows
 
 
-def finite_rows(target: Target, rows: np.ndarray, seed: int) -> np.ndarray:
-    """The starting points where log p is finite; other points, where there is none.
+def finite_rows(target: Target, rows: np.ndarray, fine: np.ndarray, seed: int) -> np.ndarray:
+    """The starting points that are `fine`, where log p is finite; others, where there is none.
 
     Raises NoFiniteStartError, which names the site at fault, when none of these is finite either.
     """
-    fine = _finite(target, rows)
     if fine.any():
         return np.asarray(rows[fine])
     rng = np.random.default_rng(seed)
