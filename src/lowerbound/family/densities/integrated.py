@@ -1,17 +1,17 @@
 """q(theta) q(z | theta): hyperparameters of any law, and z a Gaussian with a sparse precision.
 
 q(theta) is known through a surrogate of its log density on the unconstrained space (t), and
-q(z | theta) at some values of t. Around each of them z follows theta: in its cell, of all t to
-which it is the nearest, z = loc + (s - s_point) slopes + exp((s - s_point) stretches) e with
-e ~ N(0, P^-1), s the standardised t. Draws are exact draws of this law. All of it is computed on
-the host, in float64.
+q(z | theta) at some values of t. Between them mean and sds of z follow theta: both are smooth
+functions of the standardised t, s, through what is known at the points; the correlations of z are
+those of the nearest point. Draws are exact draws of this law. All of it is computed on the host,
+in float64.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -27,13 +27,15 @@ from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
 from lowerbound.family.numerics.elimination import Factor, Pattern
 from lowerbound.family.numerics.smoothed import Smoothed
+from lowerbound.family.numerics.surrogate import additive_kernel
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]
 COMPONENTS = 512  # of the marginal law of a hyperparameter
 BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
-WIDEST = 1.5  # log of how much z may widen or narrow within a cell
+WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
+FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
 AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
@@ -44,9 +46,9 @@ class Integrated:
     Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
     in their order; at m points "t" (m, k), "loc" (m, d), "precision" (m, nnz) and "variance"
     (m, d) of z, the other sites in the order of the coordinates; "slopes" (k, d) of loc by s, and
-    "stretches" (k, d) of its log sd;
-    "mass" (m,), "middle" (m, k) and "spread" (m, k, k): the probability of each cell, and mean and
-    covariance of s in it; "rows", "columns" and "groups": the pattern of the precision.
+    "stretches" (k, d) of its log sd; "inverse" (m, m), "lengths" (k,) and "shares" (3,): the kernel
+    between the points, by which what the slopes leave is interpolated; "rows", "columns" and
+    "groups": the pattern of the precision.
     """
 
     coordinates: Coordinates
@@ -97,22 +99,22 @@ class Integrated:
                 return jnp.asarray(mean), jnp.asarray(
                     np.tensordot(weights, (values - mean) ** 2, 1)
                 )
-            own, shape = self._part(site), self._shape(site)
-            loc, variance = held.cells(own)
-            mean = held.mass @ loc
-            whole = held.mass @ (variance + (loc - mean) ** 2)
-            return jnp.asarray(mean.reshape(shape)), jnp.asarray(whole.reshape(shape))
+            shape = self._shape(site)
+            first, second = held.moments(self._part(site))
+            return jnp.asarray(first.reshape(shape)), jnp.asarray(second.reshape(shape))
 
     def marginal(self, parameters: Parameters, site: str) -> Distribution:
-        """The marginal density of one site under q: a mixture over nodes of t, or over cells."""
+        """The marginal density of one site under q: a mixture over nodes of t."""
         held = self._held(parameters)
         moments = self.moments(parameters, site)
         with jax.enable_x64(True), numpyro.validation_enabled(False):
             if site not in self.sites:
-                shape = self._shape(site)
-                loc, variance = (a.reshape((-1, *shape)) for a in held.cells(self._part(site)))
-                each = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(np.sqrt(variance)))
-                return NodeMixture(each, jnp.log(jnp.asarray(held.mass)), moments)
+                s, weights = held.few_nodes(COMPONENTS // 4)
+                part, shape = self._part(site), (-1, *self._shape(site))
+                loc = held.means(s, part).reshape(shape)
+                scale = np.exp(held.log_sds(s, part)).reshape(shape)
+                each = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
+                return NodeMixture(each, jnp.log(jnp.asarray(weights)), moments)
             transform: Any = self.coordinates.transform(site)
             own = dict(self._parts(self.sites))[site]
             t, scale = held.kernel_nodes
@@ -207,16 +209,16 @@ class _Held:
     variance: np.ndarray
     slopes: np.ndarray
     stretches: np.ndarray
-    mass: np.ndarray
-    middle: np.ndarray
-    spread: np.ndarray
+    inverse: np.ndarray
+    lengths: np.ndarray
+    shares: np.ndarray
 
     @classmethod
     def of(cls, parameters: Parameters, pattern: Pattern | None) -> _Held:
         smoothed = Smoothed.of(parameters["theta"])
         s = smoothed.placed.inward(np.asarray(parameters["t"]))
-        names = "loc", "precision", "variance", "slopes", "stretches", "mass", "middle", "spread"
-        arrays = {name: np.asarray(parameters[name]) for name in names}
+        own = [f.name for f in fields(cls)][4:]
+        arrays = {name: np.asarray(parameters[name]) for name in own}
         return cls(parameters, pattern, smoothed, s, **arrays)
 
     @cached_property
@@ -253,34 +255,58 @@ class _Held:
         squares = (self.s**2).sum(axis=1) - 2 * s @ self.s.T
         return np.asarray(squares.argmin(axis=1))
 
-    def means(self, s: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """The mean of z at rows of s, in the cells of points."""
-        moved: np.ndarray = self.loc[points] + (s - self.s[points]) @ self.slopes
-        return moved
+    def features(self, s: np.ndarray) -> np.ndarray:
+        """What means and log sds of z are linear in, at rows of s: (n, 1 + k + m)."""
+        kernel = additive_kernel(s, self.s, self.lengths, self.shares)
+        return np.concatenate([np.ones((len(s), 1)), s, kernel @ self.inverse], axis=1)
 
-    def log_scales(self, s: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """How much wider than at the points z is, at rows of s: the log."""
-        scales: np.ndarray = np.clip((s - self.s[points]) @ self.stretches, -WIDEST, WIDEST)
-        return scales
+    def means(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
+        """The means of some entries of z at rows of s."""
+        found: np.ndarray = self.features(s) @ self._linear(self.loc, self.slopes, part)
+        return found
 
-    def cells(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of some entries of z in every cell, (m, ...) each."""
-        slopes, stretches = self.slopes[:, part], self.stretches[:, part]
-        away = self.middle - self.s
-        moved, varied = (
-            np.einsum("mij,id,jd->md", self.spread, one, one, optimize=True)
-            for one in (slopes, stretches)
-        )
-        # The average of exp(2 x) over a cell, as of a normal x.
-        wider = np.exp(2 * np.clip(away @ stretches + varied, -WIDEST, WIDEST))
-        return self.loc[:, part] + away @ slopes, self.variance[:, part] * wider + moved
+    def log_sds(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
+        """The log sds of some entries of z at rows of s."""
+        known = 0.5 * np.log(self.variance[:, part])
+        found = self.features(s) @ self._linear(known, self.stretches[:, part], slice(None))
+        inside: np.ndarray = np.clip(found, known.min(axis=0) - WIDEST, known.max(axis=0) + WIDEST)
+        return inside
+
+    def _linear(self, known: np.ndarray, slopes: np.ndarray, part: slice) -> np.ndarray:
+        """The coefficients of the features: a constant, slopes, and what is left at the points."""
+        rest = known[:, part] - self.s @ slopes[:, part]
+        middle = np.median(rest, axis=0)
+        return np.concatenate([middle[None], slopes[:, part], rest - middle])
+
+    def few_nodes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first nodes s of q(theta), of low discrepancy, and their weights, of sum one."""
+        weights = self.smoothed.weights[:count]
+        return self.smoothed.nodes[:count], weights / weights.sum()
+
+    @cached_property
+    def _feature_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        s, weights = self.few_nodes(len(self.smoothed.nodes) // 4)
+        features = self.features(s)
+        mean = weights @ features
+        away = features - mean
+        return mean, (away * weights[:, None]).T @ away
+
+    def moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of some entries of z."""
+        mean, spread = self._feature_moments
+        linear = self._linear(self.loc, self.slopes, part)
+        between = (linear * (spread @ linear)).sum(axis=0)
+        count = max(FEWEST, min(MOST, AT_ONCE // max(linear.shape[1], 1)))
+        s, weights = self.few_nodes(count)
+        within = weights @ np.exp(2 * self.log_sds(s, part))
+        return mean @ linear, between + within
 
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
         s = self.smoothed.placed.inward(t)
         points = self.nearest(s)
-        drawn = self.means(s, points)
-        scales = np.exp(self.log_scales(s, points))
+        drawn = self.means(s)
+        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[points])
         size = drawn.shape[1]
         if not size:
             return drawn
@@ -300,8 +326,8 @@ class _Held:
             return np.zeros(len(t))
         s = self.smoothed.placed.inward(t)
         points = self.nearest(s)
-        scales = self.log_scales(s, points)
-        error = (z - self.means(s, points)) * np.exp(-scales)
+        scales = self.log_sds(s) - 0.5 * np.log(self.variance[points])
+        error = (z - self.means(s)) * np.exp(-scales)
         rows, columns = self.pattern.rows, self.pattern.columns
         twice = np.where(rows == columns, 1.0, 2.0)
         found = np.empty(len(t))

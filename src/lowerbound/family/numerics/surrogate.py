@@ -80,7 +80,7 @@ class Surrogate:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _some(self, s: np.ndarray) -> np.ndarray:
-        kernel = _kernel(s, self.points, self.lengths, self.shares)
+        kernel = additive_kernel(s, self.points, self.lengths, self.shares)
         found = self.mean - self.frame.fall(s) + kernel @ self.coefficients
         if len(self.dead):
             alive = _squares(s, self.points).min(axis=1) <= _squares(s, self.dead).min(axis=1)
@@ -105,7 +105,7 @@ class Interpolation:
     def doubt(self, t: np.ndarray) -> np.ndarray:
         """The sd of the function at the rows of t."""
         one = self.surrogate
-        known = _kernel(one.frame.inward(t), one.points, one.lengths, one.shares)
+        known = additive_kernel(one.frame.inward(t), one.points, one.lengths, one.shares)
         left = one.shares.sum() - ((known @ self.inverse) * known).sum(axis=1)
         sds: np.ndarray = self.scale * np.sqrt(np.maximum(left, 0.0))
         return sds
@@ -114,8 +114,8 @@ class Interpolation:
         """The covariance of the function between the rows of t."""
         one = self.surrogate
         s = one.frame.inward(t)
-        known = _kernel(s, one.points, one.lengths, one.shares)
-        prior = _kernel(s, s, one.lengths, one.shares)
+        known = additive_kernel(s, one.points, one.lengths, one.shares)
+        prior = additive_kernel(s, s, one.lengths, one.shares)
         left: np.ndarray = self.scale**2 * (prior - known @ self.inverse @ known.T)
         return left
 
@@ -149,7 +149,7 @@ def interpolate(
     k = points.shape[1]
 
     def score(choice: Choice) -> Score:
-        errors, coefficients, inverse = _left_out(points, rest, noise, *choice)
+        errors, coefficients, inverse = errors_left_out(points, rest, noise, *choice)
         return float(weights @ errors**2), errors, coefficients, inverse
 
     shares = [np.array(one) for one in SHARES] if k > 1 else [np.array([1.0, 0.0, 0.0])]
@@ -187,7 +187,7 @@ def _better(
     return best
 
 
-def _left_out(
+def errors_left_out(
     points: np.ndarray,
     values: np.ndarray,
     noise: np.ndarray,
@@ -201,17 +201,18 @@ def _left_out(
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-    matrix = _kernel(points, points, lengths, shares)
+    matrix = additive_kernel(points, points, lengths, shares)
     matrix[np.diag_indices_from(matrix)] += shares.sum() * (nugget + noise)
     try:
         inverse = cho_solve(cho_factor(matrix, lower=True), np.eye(len(points)))
     except LinAlgError:
-        return np.full(len(points), np.inf), np.zeros(len(points)), np.zeros_like(matrix)
+        return np.full_like(values, np.inf), np.zeros_like(values), np.zeros_like(matrix)
     coefficients = inverse @ values
-    return coefficients / np.diag(inverse), coefficients, inverse
+    errors = (coefficients.T / np.diag(inverse)).T
+    return errors, coefficients, inverse
 
 
-def _kernel(
+def additive_kernel(
     s: np.ndarray, points: np.ndarray, lengths: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
     """Shares of the sum over axes of their kernels, of that over pairs, and of the product."""

@@ -10,11 +10,14 @@ import numpy as np
 from lowerbound.family.densities.integrated import PATTERN, Integrated
 from lowerbound.family.numerics.elimination import Pattern
 from lowerbound.family.numerics.smoothed import Smoothed
+from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.rewrite.coordinates import Coordinates
 
 NEGLIGIBLE = 1e-6  # the probability of all cells whose points are left out
 MOST_NUMBERS = 20_000_000  # that points hold together
+LENGTHS, NUGGET = (1.0, 1.6, 2.5, 4.0, 6.5), 1e-6  # of the kernel
+LOOKED_AT = 200  # columns by which it is chosen
 FEWEST = 12  # points, however large
 
 
@@ -26,15 +29,16 @@ def integrated(
     solved = integral.solved
     s = smoothed.placed.inward(np.array([one.t for one in solved]))
     loc = np.array([one.loc for one in solved])
-    mass = _cells(smoothed, s)[0]
-    slopes = _slopes(s, loc, mass)
-    stretches = _slopes(s, 0.5 * np.log([one.variance for one in solved]), mass)
+    mass = _cell_masses(smoothed, s)
+    log_sds = 0.5 * np.log([one.variance for one in solved])
+    slopes, stretches = (_slopes(s, known, mass) for known in (loc, log_sds))
 
     order = np.argsort(-mass, kind="stable")
     needed = int(np.searchsorted(np.cumsum(mass[order]), 1.0 - NEGLIGIBLE)) + 1
     numbers = len(solved[0].precision) + 2 * loc.shape[1] + 1
     kept = np.sort(order[: min(needed, max(FEWEST, MOST_NUMBERS // numbers))])
-    mass, middle, spread = _cells(smoothed, s[kept])
+    rest = [known[kept] - s[kept] @ own for known, own in ((loc, slopes), (log_sds, stretches))]
+    inverse, lengths, shares = _kernel(s[kept], rest, mass[kept])
     parameters = {
         "theta": smoothed.arrays(),
         "t": np.array([solved[number].t for number in kept]),
@@ -43,29 +47,43 @@ def integrated(
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
         "stretches": stretches,
-        "mass": mass,
-        "middle": middle,
-        "spread": spread,
+        "inverse": inverse,
+        "lengths": lengths,
+        "shares": shares,
         **{name: np.asarray(getattr(pattern, name)) for name in PATTERN},
     }
     return Integrated(coordinates, tuple(sites), {"pattern": pattern}), parameters
 
 
-def _cells(smoothed: Smoothed, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Probability, mean and covariance of the cell of each point: where it is the nearest one."""
-    nodes, weights = smoothed.nodes, smoothed.weights
-    own = ((s**2).sum(axis=1) - 2 * nodes @ s.T).argmin(axis=1)
-    count, k = s.shape
-    mass = np.bincount(own, weights, count)
-    safe = np.maximum(mass, 1e-300)
-    middle = np.stack([np.bincount(own, weights * x, count) / safe for x in nodes.T], axis=1)
-    middle = np.where(mass[:, None] > 0.0, middle, s)
-    away = nodes - middle[own]
-    spread = np.empty((count, k, k))
-    for i in range(k):
-        for j in range(k):
-            spread[:, i, j] = np.bincount(own, weights * away[:, i] * away[:, j], count) / safe
-    return mass / mass.sum(), middle, spread
+def _cell_masses(smoothed: Smoothed, s: np.ndarray) -> np.ndarray:
+    """The probability of where each point is the nearest one."""
+    own = ((s**2).sum(axis=1) - 2 * smoothed.nodes @ s.T).argmin(axis=1)
+    return np.bincount(own, smoothed.weights, len(s))
+
+
+def _kernel(
+    s: np.ndarray, rest: Sequence[np.ndarray], mass: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The inverse kernel between points, its lengths and shares: those that predict best.
+
+    rest: (m, d) each, what slopes leave of what is known at the points, of which some columns are
+    predicted, each from the other points. An inverse of zeros leaves it at the slopes.
+    """
+    k = s.shape[1]
+    shares = np.array([1.0, 0.3, 0.1]) if k > 1 else np.array([1.0, 0.0, 0.0])
+    columns = [one[:, :: max(1, one.shape[1] // LOOKED_AT)] for one in rest]
+    known = np.concatenate(columns, axis=1)
+    known = known - np.median(known, axis=0)
+    known = known / np.maximum(np.sqrt(np.mean(known**2, axis=0)), 1e-12)
+    weights, none = mass / mass.sum(), np.zeros(len(s))
+    best = float(np.sum(weights @ known**2))
+    found = np.zeros((len(s), len(s))), np.ones(k), shares
+    for length in LENGTHS if known.size else ():
+        lengths = np.full(k, length)
+        errors, _, inverse = errors_left_out(s, known, none, lengths, shares, NUGGET)
+        if (score := float(np.sum(weights @ errors**2))) < best:
+            best, found = score, (inverse, lengths, shares)
+    return found
 
 
 def _slopes(s: np.ndarray, loc: np.ndarray, mass: np.ndarray) -> np.ndarray:
