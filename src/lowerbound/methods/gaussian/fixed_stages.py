@@ -50,6 +50,7 @@ class FixedAscent(GaussianAscent):
         ahead = in_background(lambda: normal_draws(sizes[0], target.size, draw_seed(seed, 0)))
         state, starts = yield from self.begun(choice)
         ahead.result()
+        sizes = affordable_sizes(target, method)  # the pace is known by now
         for stage, size in enumerate(sizes):
             draws = normal_draws(size, target.size, draw_seed(seed, stage))
             # More draws will move the answer of the first ones anyway.

@@ -17,6 +17,8 @@ LEFT_BEHIND, JOINED, HURRIED = 4, 5, 6
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Sieve = Callable[[list[Ascent]], list[Ascent]]
 
+AFTER = 0.4  # of the time that was left, for what comes after a climb
+
 
 @dataclass(frozen=True, eq=False)
 class Climb:
@@ -50,11 +52,12 @@ def side_by_side(
     `evaluate(vectors, owners)` gives log p and its gradient at the rows, where the row i belongs to
     the ascent number owners[i].
     """
-    states = list(begun)
+    states, left = list(begun), allowance().left
     steps = [0 for _ in states]
     for _ in range(limit):
         active = [i for i, state in enumerate(states) if state.status == RUNNING]
-        if not active or allowance().over:
+        # What comes after the climb, and what measures the answer, has its part of the time.
+        if not active or allowance().over or allowance().left < AFTER * left:
             break
         wanted = [points(draws, states[i].trial_loc, states[i].trial_root) for i in active]
         values, gradients = evaluate(np.concatenate(wanted), np.repeat(active, len(draws)))
