@@ -116,12 +116,25 @@ class Sweep:
         if self.family.blocks[number].sequential:
             state = self._in_turn(arrays, state, number, mine, step)
             return state, energy(last, arrays, state.means)
-        if any(number in s.curved for s in mine):
+        if self._is_curved(number):
             state, score, _ = self._safeguarded(arrays, state, number, step)
             return state, score
         natural, own = self._aim(arrays, state, number, step)
         mean = self.family.families[number].mean(natural)
         return state.replaced(number, natural, mean), inner(own, mean)
+
+    def checked(self, arrays: Sequence[Array], state: State, number: int) -> tuple[State, Array]:
+        """Update one block; also where its new factors are proper."""
+        family = self.family.families[number]
+        if self.family.blocks[number].sequential or self._is_curved(number):
+            state, _ = self.update(arrays, state, number)
+            return state, family.in_domain(state.naturals[number])
+        natural, _ = self._aim(arrays, state, number, 1.0)
+        mean, proper = family.mean_and_domain(natural)
+        return state.replaced(number, natural, mean), proper
+
+    def _is_curved(self, number: int) -> bool:
+        return any(number in s.curved for s in self.summands)
 
     def _summands(self, number: int) -> tuple[list[Summand], list[Summand], list[Summand]]:
         """The summands of a block; those whose last block it is; the others."""
@@ -146,10 +159,9 @@ class Sweep:
     ) -> tuple[State, Array]:
         """`update`, with the entropy of the block added to the score."""
         family, block = self.family.families[number], self.family.blocks[number]
-        mine, _, _ = self._summands(number)
         if isinstance(family, Free) and not block.sequential and block.presence is None:
             return self._alike(arrays, state, (number,), (step,))
-        if not block.sequential and any(number in s.curved for s in mine):
+        if not block.sequential and self._is_curved(number):
             state, score, entropy = self._safeguarded(arrays, state, number, step)
             return state, score + entropy
         state, score = self.update(arrays, state, number, step)

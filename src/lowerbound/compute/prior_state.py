@@ -25,6 +25,9 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
         number, family = block.number, families[block.number]
         own = [s for s in engine.joint.summands if s.site in block.sites and number in s.blocks]
         if own:
+            if not block.sequential and not any(number in s.curved for s in own):
+                # They are affine in the block: their derivative is the same wherever it stands.
+                means[number] = engine.cast_tree(_zeros(family))
             for parent in sorted(set().union(*(s.blocks for s in own))):
                 if parent not in means:
                     means[parent] = families[parent].central(naturals[parent])
@@ -36,6 +39,10 @@ def from_prior(engine: Engine, arrays: Arrays) -> State:
             naturals = (*naturals[:number], natural, *naturals[number + 1 :])
         means[number] = family.central(naturals[number])
     return State(naturals, tuple(means[n] for n in range(len(families))))
+
+
+def _zeros(family: ExponentialFamily) -> Mean:
+    return {name: jnp.zeros(shape, float) for name, shape in family.statistic_shapes().items()}
 
 
 FAR_PREDICTOR = 5.0

@@ -119,6 +119,10 @@ class ExponentialFamily(Kind, abc.ABC):
         mean = self.mean(natural)
         return mean, self.entropy(natural, mean)
 
+    def mean_and_domain(self, natural: Mapping[str, Array]) -> tuple[Mean, Array]:
+        """The mean, and where it is that of a proper density; for such families, too."""
+        return self.mean(natural), self.in_domain(natural)
+
     def kl(self, natural_q: Mapping[str, Array], natural_p: Mapping[str, Array]) -> Array:
         """KL(q || p) = <natural_q - natural_p, mean_q> - A(natural_q) + A(natural_p) (eq:kl)."""
         difference = {key: natural_q[key] - natural_p[key] for key in self.statistic_names}

@@ -248,6 +248,12 @@ class Free(OfFunctions, ExponentialFamily):
         quadrature = self._quadrature(natural)
         return self.expected(quadrature), self._spread(quadrature)
 
+    def mean_and_domain(self, natural: Mapping[str, Array]) -> tuple[Mean, Array]:
+        """Both from one placement."""
+        placed = self.place(natural)
+        mean = self.expected(self.integrate(natural, placed.edges))
+        return mean, self._finite(natural) & placed.proper
+
     def _spread(self, q: _Quadrature) -> Array:
         log_density = q.at.log_density - q.log_normalizer
         terms = jnp.where(q.probabilities > 0, log_density, 0)
@@ -255,11 +261,14 @@ class Free(OfFunctions, ExponentialFamily):
 
     def in_domain(self, natural: Mapping[str, Array]) -> Array:
         """True where the density falls towards both ends of its support."""
+        return self._finite(natural) & self.place(natural).proper
+
+    def _finite(self, natural: Mapping[str, Array]) -> Array:
         finite = jnp.ones(self.batch_shape, bool)
         for name, size in zip(self.statistic_names, self.sizes, strict=True):
             ok = jnp.isfinite(natural[name])
             finite = finite & jnp.all(ok, axis=tuple(range(-len(size), 0)))
-        return finite & self.place(natural).proper
+        return finite
 
     # ----------------------------------------------------------------------------------------------
     # Draws and quantiles

@@ -106,7 +106,12 @@ def _falls(fallen: Array) -> Array:
     known = fallen > -jnp.inf
     first, last = jnp.argmax(known, axis=1), -1 - jnp.argmax(known[:, ::-1], axis=1)
     ends = jnp.stack([first, last + fallen.shape[1]], axis=1)
-    return jnp.all(jnp.take_along_axis(fallen, ends, axis=1) < -FALL, axis=1)
+    return jnp.all(_taken(fallen, ends, 1) < -FALL, axis=1)
+
+
+def _taken(array: Array, index: Array, axis: int = 0) -> Array:
+    """Entries by their position, which is one of the array: nothing is compiled to check it."""
+    return jnp.take_along_axis(array, index, axis=axis, mode="promise_in_bounds")
 
 
 def _shares(nodes: Array, fallen: Array, counted: Array) -> Array:
@@ -163,7 +168,7 @@ def _equal_shares(nodes: Array, share: Array, count: int) -> Array:
     cell = jnp.minimum(cell, last)
 
     def at(array: Array) -> Array:
-        return jnp.take_along_axis(array, cell, axis=0)
+        return _taken(array, cell)
 
     size = at(share)
     part = jnp.clip((wanted - at(before)) / jnp.where(size > 0, size, 1), 0, 1)
@@ -278,10 +283,10 @@ def _panel(table: Cumulative, panel: Array) -> tuple[Array, Array, Array, Array]
     """Left edge, width, probability before it and polynomial of the panels asked for."""
 
     def at(array: Array) -> Array:
-        return jnp.take_along_axis(array, panel, axis=0)
+        return _taken(array, panel)
 
     left = at(table.edges[:-1])
-    polynomial = jnp.stack([at(row) for row in table.polynomials])
+    polynomial = _taken(table.polynomials, panel[None], 1)
     return left, at(table.edges[1:]) - left, at(table.reached[:-1]), polynomial
 
 

@@ -29,8 +29,8 @@ class Seeds:
     arrays: Arrays
     number: int  # the block of the assignments
 
-    def soft(self, state: State, rows_drawn: Any, uniforms: Any, how: str) -> Array:
-        """Responsibilities from K rows of the data, (rows, K).
+    def soft(self, state: State, rows_drawn: Any, uniforms: Any, how: str) -> tuple[Array, State]:
+        """Responsibilities from K rows of the data, (rows, K), and the factors given them.
 
         Each component gets half its share of the rows from one row and half from all rows alike, so
         that its centre is drawn to the row and its spread is that of the data. Rows are drawn one
@@ -42,19 +42,22 @@ class Seeds:
         base = jnp.full((rows, categories), 0.5 / categories, dtype)
         if how == "rows":
             drawn: Array = base.at[rows_drawn, jnp.arange(categories)].add(0.5 * share)
-            return drawn
+            return drawn, self.given(drawn, state)
 
-        def body(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            indicator, gap = carry
+        def body(k: Array, carry: tuple[Array, Array, State]) -> tuple[Array, Array, State]:
+            indicator, gap, _ = carry
             total = jnp.cumsum(gap)
             row = jnp.searchsorted(total, uniforms[k] * total[-1])
             indicator = indicator.at[row, k].add(0.5 * share)
-            own = self._scores(self.given(indicator, state))[:, k]
-            return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6)
+            led = self.given(indicator, state)
+            own = self._scores(led)[:, k]
+            return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6), led
 
         gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
-        found: tuple[Array, Array] = jax.lax.fori_loop(0, categories, body, (base, gap))
-        return found[0]
+        like = jax.eval_shape(self.given, base, state)
+        blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
+        found, _, led = jax.lax.fori_loop(0, categories, body, (base, gap, blank))
+        return found, led
 
     def hard(self, state: State, rounds: Array) -> State:
         """Every row in the component that explains it best, a few times over: k-means."""
@@ -113,9 +116,7 @@ class Seeds:
 
         As rows do not weigh one, what should be a sum of squares may be negative.
         """
-        family = self.engine.family.families[number]
-        new, _ = self.engine.sweep.update(self.arrays, state, number)
-        proper = family.in_domain(new.naturals[number])
+        new, proper = self.engine.sweep.checked(self.arrays, state, number)
         for array in jax.tree.leaves(new.means[number]):
             fine = jnp.isfinite(array).reshape((*proper.shape, -1)).all(axis=-1)
             proper = proper & fine

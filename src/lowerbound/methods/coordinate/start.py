@@ -91,14 +91,13 @@ def _seeded(
 ) -> State:
     """The start of a mixture, of the kind that chance says."""
     seeds = Seeds(engine, arrays, seeded)
-    indicator = seeds.soft(state, chance.rows, chance.uniforms, how)
+    indicator, led = seeds.soft(state, chance.rows, chance.uniforms, how)
     if chance.kind is None:
-        return seeds.settled(seeds.given(indicator, state))
+        return seeds.settled(led)
     if seeded in chance.noise:  # every row in a component drawn by chance
         parted = one_of(chance.noise[seeded])
-        indicator = jnp.where(chance.kind == 2, parted, indicator)
-    state = seeds.settled(seeds.given(indicator, state))
-    return seeds.hard(state, jnp.where(chance.kind == 1, HARD_ROUNDS, 0))
+        led = seeds.given(jnp.where(chance.kind == 2, parted, indicator), state)
+    return seeds.hard(seeds.settled(led), jnp.where(chance.kind == 1, HARD_ROUNDS, 0))
 
 
 class Chance(NamedTuple):
