@@ -70,6 +70,7 @@ def started(name: str, pool: int, times: int, limit: float, flags: str = "") -> 
     environment = {**os.environ, "NPROC": str(pool), "JAX_PLATFORMS": "cpu"}
     if flags:
         environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+        environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # what is read again is not dumped
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=times * limit

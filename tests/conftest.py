@@ -2,6 +2,8 @@
 
 import gc
 import os
+import tempfile
+from importlib.metadata import version
 from typing import Any
 
 # Before JAX is imported. An explicit choice, such as JAX_PLATFORMS=cuda, is kept.
@@ -27,6 +29,33 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Most of the suite's time is XLA's: what is compiled once is kept for the rest of the run.
+
+    The folder is made for the run and removed with it. Workers and the processes that tests start
+    find it in their environment, and nothing in it is older than the code. The fast part is
+    compiled without optimisation, which changes no number beyond rounding; `make test-slow`,
+    docstrings and benchmarks compile what users do.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="lowerbound-compiled-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    if config.getoption("markexpr") == "not slow":
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+        os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+        if version("jaxlib").startswith("0.10."):  # a flag that XLA does not know ends the process
+            os.environ["XLA_FLAGS"] = f"{UNFUSED} {os.environ.get('XLA_FLAGS', '')}".strip()
+
+
+# One small module of machine code, as `lowerbound.compiled.quickly` has it.
+UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 
 def pytest_collection_finish() -> None:

@@ -449,7 +449,7 @@ def test_no_documents_are_assigned(topics):
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_four_devices_do_what_one_does(precision):
     """Run in a process of its own, where JAX sees four devices."""
-    flags = "--xla_force_host_platform_device_count=4"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     ended = subprocess.run(
         [sys.executable, "-m", "tests.topics.four_devices", precision],
         cwd=ROOT,
