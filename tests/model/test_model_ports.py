@@ -38,7 +38,7 @@ def test_every_port_traces(ports):
         model = trace_model(port.model, (), port.data)
         with jax.enable_x64(True):
             draw = jax.eval_shape(model.draw, jax.random.key(0))
-        assert not model.closed_over, name
+        assert not model.concrete, name
         assert {k: v.shape for k, v in draw.items()} == {
             k: s.shape for k, s in model.latent.items()
         }

@@ -61,7 +61,7 @@ def test_sites_of_a_mixture():
     assert model.latent["c"].categories == 3
     np.testing.assert_array_equal(model.latent["c"].support_values, [0, 1, 2])
     assert model.latent["pi"].support is dist.constraints.simplex
-    assert not model.closed_over
+    assert not model.concrete
     assert model.concrete == ()
 
 
@@ -212,7 +212,7 @@ def test_a_program_that_inspects_one_argument_keeps_the_others_as_data():
 
     group = np.array([0, 0, 1, 1, 2, 2])
     found = trace_model(model, (group, Y))
-    assert found.closed_over
+    assert found.concrete
     assert found.concrete == ("group",)
     assert found.latent["mu"].shape == (3,)
     with jax.enable_x64(True):

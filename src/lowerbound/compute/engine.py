@@ -120,11 +120,6 @@ class Engine:
         future = in_background(partial(_compiled, lowered, options))
         return Compiled(future, lowered.out_info, spread, within)
 
-    @property
-    def several_processes(self) -> bool:
-        """Whether other processes hold some of the rows."""
-        return self.spread is not None and self.spread.placement.processes > 1
-
     def cast(self, array: jax.Array) -> jax.Array:
         """A floating array in the precision of the fit; others as they are."""
         return array.astype(self.dtype) if _floats(array) else array

@@ -116,11 +116,6 @@ class Model:
         return self.sight.names
 
     @property
-    def closed_over(self) -> bool:
-        """Whether some data are constants of the program because it inspects their values."""
-        return bool(self.concrete)
-
-    @property
     def latent(self) -> dict[str, Site]:
         """The sites to infer, z."""
         return self._of_kind("latent")

@@ -24,15 +24,7 @@ from lowerbound.family.factors.precision import (
     power_text,
     powers_of,
 )
-from lowerbound.family.numerics import distributions
-from lowerbound.family.numerics.definite import (
-    inverse_cholesky,
-    inverse_of,
-    is_positive_definite,
-    log_determinant,
-    symmetric,
-    times_vector,
-)
+from lowerbound.family.numerics import definite, distributions
 from lowerbound.family.numerics.special import gamma_shape, interior
 from lowerbound.joint.blocks.block import Block, Gaussians, Layout, Read, same_index
 from lowerbound.joint.blocks.gaussians import Found, flattened, matched_axes, read_vector
@@ -168,10 +160,14 @@ class NormalGamma(Joined):
     def _gaussian(self, natural: Mapping[str, Array]) -> tuple[Array, Array, Array]:
         """m, log|Lambda|, and the root R with R' R = Lambda^-1 (elementwise if not full)."""
         if self.full:
-            cholesky = jnp.linalg.cholesky(-2 * symmetric(natural["pxx"]))
-            root = inverse_cholesky(cholesky)
-            half = times_vector(root, natural["px"])
-            return times_vector(jnp.swapaxes(root, -1, -2), half), log_determinant(cholesky), root
+            cholesky = jnp.linalg.cholesky(-2 * definite.symmetric(natural["pxx"]))
+            root = definite.inverse_cholesky(cholesky)
+            half = definite.times_vector(root, natural["px"])
+            return (
+                definite.times_vector(jnp.swapaxes(root, -1, -2), half),
+                definite.log_determinant(cholesky),
+                root,
+            )
         precision = -2 * natural["pxx"]
         return natural["px"] / precision, self._sum(jnp.log(precision)), 1 / jnp.sqrt(precision)
 
@@ -204,9 +200,9 @@ class NormalGamma(Joined):
         tau = mean["power"]
         m = mean["px"] / self._expand(tau)
         if self.full:
-            inverse = symmetric(mean["pxx"]) - self._expand(tau, 1) * self._outer(m)
-            precision = inverse_of(inverse)
-            px = times_vector(precision, m)
+            inverse = definite.symmetric(mean["pxx"]) - self._expand(tau, 1) * self._outer(m)
+            precision = definite.inverse_of(inverse)
+            px = definite.times_vector(precision, m)
         else:
             precision = 1 / (mean["pxx"] - self._expand(tau) * m * m)
             px = precision * m
@@ -222,7 +218,9 @@ class NormalGamma(Joined):
         """Entropy of z plus that of x given z: however large m is, nothing cancels."""
         m = mean["px"] / self._expand(mean["power"])
         if self.full:
-            logdet = log_determinant(jnp.linalg.cholesky(-2 * symmetric(natural["pxx"])))
+            logdet = definite.log_determinant(
+                jnp.linalg.cholesky(-2 * definite.symmetric(natural["pxx"]))
+            )
         else:
             logdet = self._sum(jnp.log(-2 * natural["pxx"]))
         a, b = self._shape_and_rate(natural, m)
@@ -248,7 +246,7 @@ class NormalGamma(Joined):
     def translated(self, natural: Mapping[str, Array], origin: Array) -> Natural:
         """The same a, b and Lambda about m + origin: tau x^2 expands into the other statistics."""
         px, pxx = natural["px"], natural["pxx"]
-        half = times_vector(symmetric(pxx), origin) if self.full else pxx * origin
+        half = definite.times_vector(definite.symmetric(pxx), origin) if self.full else pxx * origin
         power = natural["power"] + self._sum((half - px) * origin)
         return {"log": natural["log"], "power": power, "px": px - 2 * half, "pxx": pxx}
 
@@ -275,7 +273,7 @@ class NormalGamma(Joined):
         _, b = self._shape_and_rate(natural, m)
         proper = (a > 0) & (b > 0) & jnp.isfinite(a) & jnp.isfinite(b)
         if self.full:
-            return proper & is_positive_definite(-2 * symmetric(natural["pxx"]))
+            return proper & definite.is_positive_definite(-2 * definite.symmetric(natural["pxx"]))
         axes = tuple(range(-len(self.event_shape), 0))
         return proper & jnp.all(natural["pxx"] < 0, axis=axes)
 

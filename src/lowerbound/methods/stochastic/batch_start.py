@@ -27,7 +27,7 @@ def first_state(setting: Setting, method: ByRows, seed: int) -> State:
 
     A mixture has many local optima: there it is the best of several short coordinate ascents.
     """
-    model, batch = setting.model, setting.batch
+    model, batch = setting.reading.model, setting.batch
     engine = batch.rows.engine
     seeded = assignments(engine, model)
     if seeded is not None and not isinstance(method.init, Mapping):

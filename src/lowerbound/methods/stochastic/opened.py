@@ -61,35 +61,20 @@ class Setting:
     before: Before | None = None
 
     @property
-    def model(self) -> Model:
-        """The model on the first batch."""
-        return self.reading.model
-
-    @property
-    def batches(self) -> Batches:
-        """All batches."""
-        return self.reading.batches
-
-    @property
-    def where(self) -> Placement | None:
-        """The devices over which rows are spread."""
-        return self.reading.where
-
-    @property
     def share(self) -> int:
         """The rows of a batch that this process has."""
-        return self.batches.size // self.batches.part[1]
+        return self.reading.batches.size // self.reading.batches.part[1]
 
     def start_rows(self) -> tuple[Model, Minibatch]:
         """The model on enough rows to find the components of a mixture."""
-        batches, batch = self.batches, self.batch
+        batches, batch = self.reading.batches, self.batch
         count = -(-min(START_ROWS, batches.total) // batches.size)
         if count == 1:
-            return self.model, batch
-        chunk = rows_of_batches(batches, count, self.where)
+            return self.reading.model, batch
+        chunk = rows_of_batches(batches, count, self.reading.where)
         rows = {n: a.reshape((-1, *a.shape[2:]))[: batches.total] for n, a in chunk.items()}
         call, plan = self.reading.call, self.reading.plan
-        model = trace_batch(self.model.function, call, plan, rows)
+        model = trace_batch(self.reading.model.function, call, plan, rows)
         dtype, partition = batch.rows.engine.dtype, batch.partition
         small = prepare(model, plan.names, dtype, partition, False, batch.origins, self.before)
         return model, small
@@ -98,7 +83,9 @@ class Setting:
         """The batch with a weight for each row."""
         batch, names = self.batch, self.reading.plan.names
         dtype, partition = batch.rows.engine.dtype, batch.partition
-        return prepare(self.model, names, dtype, partition, True, batch.origins, self.before)
+        return prepare(
+            self.reading.model, names, dtype, partition, True, batch.origins, self.before
+        )
 
 
 def set_up(problem: Problem, reading: Reading, method: ByRows, before: Before | None) -> Setting:

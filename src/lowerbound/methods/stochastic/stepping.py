@@ -145,7 +145,7 @@ class Stepping(OnBatches[Run]):
     def _total(self, done: int, state: State) -> Total:
         """Sums over all rows; over as many as the run has seen where that is fewer."""
         setting, batches = self.setting, self.reading.batches
-        weighted, where = setting.weighted(), setting.where
+        weighted, where = setting.weighted(), setting.reading.where
         count = max(done, 2)  # one batch alone says nothing of the error
         if count * batches.size >= batches.total:
             return lap_total(weighted, batches.lap(), setting.share, state, where)

@@ -163,7 +163,9 @@ class Visiting(OnBatches[Memory]):
             return total_of_memory(self.batch, state)
         # Not every row is in the sums.
         setting = self.setting
-        return lap_total(self.batch, setting.batches.lap(), setting.share, last, setting.where)
+        return lap_total(
+            self.batch, setting.reading.batches.lap(), setting.share, last, setting.reading.where
+        )
 
     def document(self, state: Memory) -> dict[str, Any]:
         """A state as arrays and plain values."""
