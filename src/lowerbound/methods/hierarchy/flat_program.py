@@ -1,0 +1,170 @@
+"""A program as one list of operations, the calls in it opened, and parts of it evaluated.
+
+Custom derivatives stay closed: what they hold is only looked into, never differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from lowerbound.compiled.rewriting import bind
+
+OPENED = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"})
+
+
+@dataclass(frozen=True, eq=False)
+class Name:
+    """A value of a flat program."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return int(np.prod(self.shape, dtype=int))
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A value that is known while a program is read: a literal or a constant."""
+
+    value: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return tuple(np.shape(self.value))
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return int(np.size(self.value))
+
+
+Atom = Name | Known
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation: its inputs and the names of its outputs."""
+
+    kind: str
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Atom, ...]
+    outputs: tuple[Name, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FlatProgram:
+    """The operations of a program in order, with the names of its inputs and outputs."""
+
+    inputs: tuple[Name, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Atom, ...]
+
+    @property
+    def makers(self) -> dict[Name, Operation]:
+        """The operation that makes each name."""
+        return {name: one for one in self.operations for name in one.outputs}
+
+    def values(
+        self, wanted: Sequence[Atom], known: Mapping[Name, Any], makers: Mapping[Name, Operation]
+    ) -> list[Any]:
+        """Some values, from those that are `known`; nothing else is computed."""
+        found: dict[Name, Any] = dict(known)
+        needed = _needed(wanted, found, makers)
+        for one in self.operations:
+            if one in needed:
+                inputs = [_read(atom, found) for atom in one.inputs]
+                outputs = bind(one.primitive, inputs, one.params)
+                for name, value in zip(one.outputs, outputs, strict=True):
+                    found.setdefault(name, value)
+        return [_read(atom, found) for atom in wanted]
+
+
+def _read(atom: Atom, found: Mapping[Name, Any]) -> Any:
+    return atom.value if isinstance(atom, Known) else found[atom]
+
+
+def _needed(
+    wanted: Iterable[Atom], known: Mapping[Name, Any], makers: Mapping[Name, Operation]
+) -> set[Operation]:
+    """The operations that make the wanted names from the known ones."""
+    needed: set[Operation] = set()
+    open_ = [atom for atom in wanted if isinstance(atom, Name)]
+    while open_:
+        name = open_.pop()
+        if name in known:
+            continue
+        one = makers[name]
+        if one not in needed:
+            needed.add(one)
+            open_ += [atom for atom in one.inputs if isinstance(atom, Name)]
+    return needed
+
+
+def flattened(closed: ClosedJaxpr) -> FlatProgram:
+    """The program with its calls opened."""
+    operations: list[Operation] = []
+    count = 0
+
+    def name(aval: Any) -> Name:
+        nonlocal count
+        count += 1
+        return Name(count, tuple(aval.shape), aval.dtype)
+
+    def run(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Atom]) -> list[Atom]:
+        env: dict[Any, Atom] = {}
+        env.update(zip(jaxpr.constvars, map(Known, consts), strict=True))
+        env.update(zip(jaxpr.invars, inputs, strict=True))
+
+        def read(atom: Any) -> Atom:
+            return Known(atom.val) if isinstance(atom, Literal) else env[atom]
+
+        for equation in jaxpr.eqns:
+            given = [read(atom) for atom in equation.invars]
+            inner = opened(equation)
+            if inner is not None:
+                outputs = run(inner[0], inner[1], given)
+            else:
+                names = tuple(name(variable.aval) for variable in equation.outvars)
+                kind = equation.primitive.name
+                one = Operation(kind, equation.primitive, equation.params, tuple(given), names)
+                operations.append(one)
+                outputs = list(names)
+            env.update(zip(equation.outvars, outputs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    inputs = tuple(name(variable.aval) for variable in closed.jaxpr.invars)
+    outputs = run(closed.jaxpr, closed.consts, inputs)
+    return FlatProgram(inputs, tuple(operations), tuple(outputs))
+
+
+def opened(equation: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The program that a call holds, and its constants; None for what is no plain call."""
+    if equation.primitive.name not in OPENED:
+        return None
+    return held(equation.params, len(equation.invars))
+
+
+def held(params: Mapping[str, Any], inputs: int) -> tuple[Any, Sequence[Any]] | None:
+    """The program among some parameters that takes so many inputs."""
+    for key in ("jaxpr", "call_jaxpr"):
+        inner = params.get(key)
+        if inner is None:
+            continue
+        consts = getattr(inner, "consts", ())
+        jaxpr = getattr(inner, "jaxpr", inner)
+        if len(jaxpr.invars) == inputs:
+            return jaxpr, consts
+    return None
+
+

@@ -1,0 +1,365 @@
+"""A density as a sum of functions of linear predictors: log p = sum over e of g_e(eta_e; theta).
+
+The program is read once. What is affine in z up to the first curved operation is a predictor; what
+follows must treat every element of a predictor alone, up to the sums that end in log p. A site
+that meets the elements of others there (the log of a scale, say) is no part of z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from lowerbound.methods.hierarchy.affine_maps import Maps
+from lowerbound.methods.hierarchy.element_maps import MOVED, moved, placed_inputs
+from lowerbound.methods.hierarchy.flat_program import (
+    Atom,
+    FlatProgram,
+    Known,
+    Name,
+    Operation,
+    flattened,
+    held,
+)
+
+DATA, THETA, AFFINE, CURVED = range(4)  # what a value depends on: z is in the last two
+NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
+
+ELEMENTWISE = frozenset(
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
+    "clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor "
+    "ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p logistic lt max "
+    "min mul ne neg nextafter not or polygamma pow real regularized_incomplete_beta rem round "
+    "rsqrt select_n sign sin sinh sqrt square sub tan tanh xor stop_gradient "
+    "reduce_precision".split()
+)
+REDUCTIONS = frozenset(
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split()
+)
+CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
+SUMMING = frozenset("add sub add_any neg reduce_sum convert_element_type".split())
+
+
+class MeetingError(Exception):
+    """Elements of two predictors meet in a curved operation."""
+
+    def __init__(self, what: str, sites: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.sites = sites  # those that should be part of theta; none if nothing helps
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The predictors of a program: the names at which it is cut, and the maps up to there."""
+
+    flat: FlatProgram
+    makers: dict[Name, Operation]
+    cut: tuple[Name, ...]
+    kinds: Mapping[Name, int]
+    maps: Maps
+
+    @property
+    def count(self) -> int:
+        """How many predictors there are, in all arrays."""
+        return sum(name.size for name in self.cut)
+
+
+def split(
+    flat: FlatProgram,
+    theta: Sequence[Name],
+    z: Mapping[str, Name],
+    known: Callable[[Sequence[Name]], Sequence[np.ndarray]],
+) -> Split:
+    """Cut a program of one output, given which of its inputs are theta and z.
+
+    `known` evaluates values that depend on data alone. Raises MeetingError.
+    """
+    kinds = _kinds(flat, theta, tuple(z.values()))
+    reading = _Reading(flat, kinds)
+    cut = reading.cut()
+    wanted = reading.places(cut)
+    places = dict(zip(wanted, known(wanted), strict=True))
+    maps = Maps(reading.makers, lambda atom: _of(kinds, atom) == AFFINE, places)
+    first = 0
+    for name in z.values():
+        maps.start(name, first)
+        first += name.size
+    owners = _Owners(reading, places, cut)
+    meeting = owners.meeting()
+    if meeting is not None:
+        raise _meeting(meeting, cut, maps, z)
+    return Split(flat, reading.makers, cut, kinds, maps)
+
+
+def _of(kinds: Mapping[Name, int], atom: Atom) -> int:
+    return DATA if isinstance(atom, Known) else kinds[atom]
+
+
+def _kinds(flat: FlatProgram, theta: Sequence[Name], z: Sequence[Name]) -> dict[Name, int]:
+    """What every value depends on."""
+    kinds = dict.fromkeys(flat.inputs, DATA)
+    kinds |= dict.fromkeys(theta, THETA) | dict.fromkeys(z, AFFINE)
+    for one in flat.operations:
+        given = [_of(kinds, atom) for atom in one.inputs]
+        worst = max(given, default=DATA)
+        if worst == AFFINE and not _stays_affine(one, given):
+            worst = CURVED
+        kinds |= dict.fromkeys(one.outputs, worst)
+    return kinds
+
+
+def _stays_affine(one: Operation, given: Sequence[int]) -> bool:
+    """Whether an operation on affine inputs has affine outputs."""
+    if not all(np.issubdtype(name.dtype, np.floating) for name in one.outputs):
+        return False
+    if one.kind in ("add", "sub", "add_any", "neg", "reduce_sum", "cumsum"):
+        return True
+    if one.kind in ("convert_element_type", "copy"):
+        return True
+    if one.kind == "mul" or one.kind == "dot_general":
+        return min(given) < AFFINE
+    if one.kind == "div":
+        return given[1] < AFFINE
+    if one.kind == "triangular_solve":
+        return given[0] < AFFINE
+    if one.kind in MOVED:
+        return all(given[number] == DATA for number in placed_inputs(one))
+    return False
+
+
+@dataclass(eq=False)
+class _Reading:
+    """A program read from its output down to the predictors."""
+
+    flat: FlatProgram
+    kinds: Mapping[Name, int]
+    makers: dict[Name, Operation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.makers = self.flat.makers
+
+    def kind(self, atom: Atom) -> int:
+        return _of(self.kinds, atom)
+
+    def cut(self) -> tuple[Name, ...]:
+        """The affine values that curved operations begin at, and those that are summed."""
+        found: dict[Name, None] = {}
+        seen: set[Name] = set()
+        # The second of a pair says whether sums alone lead from here to log p.
+        open_ = [(atom, True) for atom in self.flat.outputs]
+        while open_:
+            atom, summed = open_.pop()
+            if isinstance(atom, Known) or self.kind(atom) < AFFINE or atom in seen:
+                continue
+            if self.kind(atom) == AFFINE:
+                base = self.base(atom)
+                maker = self.makers.get(base)
+                if summed and maker is not None and maker.kind == "reduce_sum":
+                    open_.append((maker.inputs[0], True))
+                else:
+                    found[base] = None
+                continue
+            seen.add(atom)
+            one = self.makers[atom]
+            still = summed and self.sums(one)
+            open_ += [(given, still) for given in one.inputs]
+        return tuple(found)
+
+    def sums(self, one: Operation) -> bool:
+        """Whether an operation only adds up what it is given, or scales it by what z is not in."""
+        kinds = [self.kind(atom) for atom in one.inputs]
+        if one.kind in MOVED:
+            return all(kinds[number] < AFFINE for number in placed_inputs(one))
+        if one.kind in ("mul", "div"):
+            return min(kinds) < AFFINE and (one.kind == "mul" or kinds[1] < AFFINE)
+        return one.kind in SUMMING
+
+    def base(self, name: Name) -> Name:
+        """The affine value of which `name` is a multiple, shifted, element by element."""
+        while name in self.makers:
+            one = self.makers[name]
+            own = [atom for atom in one.inputs if self.kind(atom) == AFFINE]
+            chained = one.kind in ("add", "sub", "mul", "div", "neg", "convert_element_type")
+            if not chained or len(own) != 1 or own[0].shape != name.shape:
+                return name
+            assert isinstance(own[0], Name)
+            name = own[0]
+        return name
+
+    def places(self, cut: Sequence[Name]) -> list[Name]:
+        """The values that say where elements go, and the matrices that z is multiplied by."""
+        found: dict[Name, None] = {}
+        for one in self.flat.operations:
+            if max((self.kinds[name] for name in one.outputs), default=DATA) < AFFINE:
+                continue
+            numbers: Sequence[int] = ()
+            if one.kind in MOVED:
+                numbers = placed_inputs(one)
+            elif one.kind == "dot_general":
+                numbers = range(2)
+            for number in numbers:
+                atom = one.inputs[number]
+                if isinstance(atom, Name) and self.kinds[atom] == DATA:
+                    found[atom] = None
+        return list(found)
+
+
+@dataclass(eq=False)
+class _Owners:
+    """The element of a predictor that each element of a curved value depends on."""
+
+    reading: _Reading
+    places: Mapping[Name, np.ndarray]
+    cut: Sequence[Name]
+    found: dict[Name, np.ndarray] = field(default_factory=dict)
+    met: tuple[int, int] | str | None = None
+    using: dict[Name, list[Operation]] = field(default_factory=dict)
+
+    def meeting(self) -> tuple[int, int] | str | None:
+        """Two elements that meet, or the operation in which they do; None where none do."""
+        first = 0
+        for name in self.cut:
+            self.found[name] = first + np.arange(name.size).reshape(name.shape)
+            first += name.size
+        for one in self.reading.flat.operations:
+            kind = max((self.reading.kinds[name] for name in one.outputs), default=DATA)
+            if kind == AFFINE:
+                for name in one.outputs:
+                    base = self.reading.base(name)
+                    if base in self.found:
+                        self.found[name] = self.found[base]
+            elif kind == CURVED:
+                given = [self._owner(atom) for atom in one.inputs]
+                self.found.update(zip(one.outputs, self._through(one, given), strict=True))
+                if self.met is not None:
+                    return self.met
+        return None
+
+    def _owner(self, atom: Atom) -> np.ndarray:
+        if isinstance(atom, Name) and atom in self.found:
+            return self.found[atom]
+        return np.full(atom.shape, NONE)
+
+    def _through(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        shape = one.outputs[0].shape
+        if one.kind in CLOSED:
+            return self._inside(one, given)
+        if one.kind in ELEMENTWISE and not self._moves(one):
+            owners = np.full(shape, NONE)
+            for other in given:
+                owners = self._merged(owners, np.broadcast_to(other, shape))
+            return [owners] * len(one.outputs)
+        if one.kind in MOVED:
+            arrays = list(given)
+            for number in placed_inputs(one):
+                atom = one.inputs[number]
+                if isinstance(atom, Name) and atom not in self.places:
+                    return self._all(one, given)
+                arrays[number] = (
+                    np.asarray(atom.value) if isinstance(atom, Known) else self.places[atom]
+                )
+            return moved(one, arrays)
+        if one.kind == "reduce_sum" and self._summed(one):
+            return [np.full(shape, NONE)]
+        if one.kind in REDUCTIONS:
+            axes = tuple(one.params["axes"])
+            top = given[0].max(axis=axes, initial=NONE)
+            every = np.where(given[0] == NONE, np.expand_dims(top, axes), given[0])
+            low = every.min(axis=axes, initial=np.iinfo(int).max)
+            self._note(low, top, low < top)
+            return [np.asarray(top).reshape(shape)] * len(one.outputs)
+        return self._all(one, given)
+
+    def _moves(self, one: Operation) -> bool:
+        """Whether the cases of a choice are known: then each element has one owner."""
+        return one.kind == "select_n" and self.reading.kind(one.inputs[0]) == DATA and (
+            isinstance(one.inputs[0], Known) or one.inputs[0] in self.places
+        )
+
+    def _summed(self, one: Operation) -> bool:
+        """Whether a sum is only added to others, down to log p."""
+        open_, seen = [one.outputs[0]], set()
+        users = self._users()
+        while open_:
+            name = open_.pop()
+            for user in users.get(name, ()):
+                if self.reading.sums(user):
+                    new = [out for out in user.outputs if out not in seen]
+                    seen.update(new)
+                    open_ += new
+                else:
+                    return False
+        return True
+
+    def _users(self) -> dict[Name, list[Operation]]:
+        if not self.using:
+            for one in self.reading.flat.operations:
+                for atom in one.inputs:
+                    if isinstance(atom, Name):
+                        self.using.setdefault(atom, []).append(one)
+        return self.using
+
+    def _merged(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        both = (one != NONE) & (other != NONE) & (one != other)
+        self._note(one, other, both)
+        return np.maximum(one, other)
+
+    def _note(self, one: np.ndarray, other: np.ndarray, both: np.ndarray) -> None:
+        if self.met is None and np.any(both):
+            where = np.flatnonzero(np.ravel(both))[0]
+            self.met = int(np.ravel(one)[where]), int(np.ravel(other)[where])
+
+    def _all(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """An operation that may mix all of its inputs."""
+        owners = np.unique(np.concatenate([array.ravel() for array in given]))
+        owners = owners[owners != NONE]
+        if len(owners) > 1 and self.met is None:
+            self.met = one.kind
+        top = owners[0] if len(owners) else NONE
+        return [np.full(name.shape, top) for name in one.outputs]
+
+    def _inside(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Through an operation with a derivative of its own."""
+        inner = held(one.params, len(one.inputs))
+        if inner is None:
+            return self._all(one, given)
+        flat = flattened(ClosedJaxpr(*inner))
+        kinds = _kinds(flat, (), flat.inputs)
+        kinds = {name: CURVED if kind else DATA for name, kind in kinds.items()}
+        inside = _Owners(_Reading(flat, kinds), {}, ())
+        inside.found.update(zip(flat.inputs, given, strict=True))
+        for step in flat.operations:
+            own = [inside._owner(atom) for atom in step.inputs]
+            inside.found.update(zip(step.outputs, inside._through(step, own), strict=True))
+        if inside.met is not None and self.met is None:
+            self.met = inside.met
+        return [inside._owner(atom) for atom in flat.outputs]
+
+
+def _meeting(
+    meeting: tuple[int, int] | str, cut: Sequence[Name], maps: Maps, z: Mapping[str, Name]
+) -> MeetingError:
+    """Say which sites meet; those of the smaller predictor had better be given."""
+    if isinstance(meeting, str):
+        return MeetingError(f"all elements of a predictor meet in {meeting}")
+    starts = np.cumsum([0] + [name.size for name in cut])
+    names = [cut[int(np.searchsorted(starts, one, side="right")) - 1] for one in meeting]
+    first, second = (_sites(name, maps, z) for name in names)
+    what = f"predictors of {', '.join(first)} and of {', '.join(second)} meet in one term"
+    if names[0].size == names[1].size:
+        return MeetingError(what)
+    small = first if names[0].size < names[1].size else second
+    large = second if small is first else first
+    return MeetingError(what, () if set(small) & set(large) else small)
+
+
+def _sites(name: Name, maps: Maps, z: Mapping[str, Name]) -> tuple[str, ...]:
+    columns = np.unique(maps.of(name).columns)
+    starts = np.cumsum([0] + [one.size for one in z.values()])
+    numbers = np.unique(np.searchsorted(starts, columns, side="right") - 1)
+    return tuple(list(z)[int(number)] for number in numbers)
+
+
