@@ -14,6 +14,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
@@ -39,6 +40,7 @@ __all__ = [
     "Fit",
     "Gaussian",
     "Given",
+    "Integrated",
     "Laplace",
     "Memoized",
     "Over",

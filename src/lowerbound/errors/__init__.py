@@ -40,6 +40,7 @@ from lowerbound.errors.breakdown import (
     NoFiniteBoundError,
     NoFiniteStartError,
     NoModeError,
+    PoorIntegralError,
     ZeroDensityError,
 )
 from lowerbound.errors.convergence import ConvergenceWarning, LadderWarning
@@ -74,6 +75,7 @@ from lowerbound.errors.requests import (
     NoStructureError,
     NotFittedError,
     NotSpreadError,
+    NoPredictorsError,
     ReservedNameError,
     SettingError,
     UnfittedModelError,
@@ -158,6 +160,7 @@ __all__ = [
     "NoMarginalError",
     "NoObservedSiteError",
     "ParameterSiteError",
+    "PoorIntegralError",
     "ShapeError",
     "SubsampledPlateError",
     "UnsupportedModelError",
@@ -176,6 +179,7 @@ __all__ = [
     "NoFiniteBoundError",
     "NoFiniteStartError",
     "NoModeError",
+    "NoPredictorsError",
     "ZeroDensityError",
     # convergence
     "ConvergenceWarning",

@@ -124,3 +124,14 @@ class NoModeError(LowerboundError):
 
 class LostPosteriorError(ArgumentError):
     """A search over scalars did not find where their posterior begins and ends."""
+
+
+class PoorIntegralError(LowerboundError):
+    """The points of an integral over hyperparameters do not carry it."""
+
+    def __init__(self, sites: Sequence[str], found: str) -> None:
+        super().__init__(
+            f"The integral over {quoted(sites)} is not to be trusted: {found}.\n"
+            "Expected points of which many count. Give these sites narrower priors, or take a "
+            "Gaussian of all sites, lb.Gaussian()."
+        )

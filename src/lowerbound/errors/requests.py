@@ -100,3 +100,18 @@ class UnfittedModelError(ArgumentError):
             f"{caller} got a {model} without `{missing}`.\n"
             "Expected a fitted topic model: call its fit first."
         )
+
+
+class NoPredictorsError(ArgumentError):
+    """A density is no sum of functions of linear predictors, given hyperparameters.
+
+    `sites` are those that had better be hyperparameters too, where that may help.
+    """
+
+    def __init__(self, reason: str, sites: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"lb.Integrated cannot read the program: {reason}.\nExpected a density that is a sum "
+            "of functions of linear predictors, given up to fifteen hyperparameters, as mixed "
+            "models have it. Use method=\"auto\"."
+        )
+        self.reason, self.sites = reason, tuple(sites)

@@ -14,6 +14,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
@@ -33,6 +34,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     Delta,
     ScoreFunctions,
     EM,
+    Integrated,
 )
 AROUND: Final[tuple[type[Method], ...]] = (Given, Over, Augmented)
 VALUES: Final[tuple[type[Settings], ...]] = (*METHODS, *AROUND, Details)  # that files may name

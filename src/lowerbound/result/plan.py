@@ -173,7 +173,7 @@ def plan_on_grid(
             Row(name, site.shape, "global", "free-form, on a grid", "exact (quadrature)", names,
                 f"all functions of {name}", site.where)
         )  # fmt: skip
-    plan = _outline(model, f"CAVI given {names}", rows, ladder)
+    plan = outline(model, f"CAVI given {names}", rows, ladder)
     notes = plan.notes if given is None else (*plan.notes, *given.notes)
     return replace(plan, notes=tuple(dict.fromkeys(notes)))
 
@@ -196,10 +196,11 @@ def plan_of_gaussian(
         )
         for name, site in model.latent.items()
     ]
-    return replace(_outline(model, "Gaussian", rows, ladder), residuals=tuple(residuals))
+    return replace(outline(model, "Gaussian", rows, ladder), residuals=tuple(residuals))
 
 
-def _outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[str]) -> Plan:
+def outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[str] = ()) -> Plan:
+    """A plan of rows, with what is worth knowing of the program."""
     plate = model.data_plate
     return Plan(
         model=getattr(model.function, "__name__", type(model.function).__name__),

@@ -15,14 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.element_maps import moved, moved_inputs
 from lowerbound.methods.hierarchy.flat_program import Atom, Known, Name, Operation
 
 MOST_ENTRIES = 50_000_000
 
 
-class TooManyEntriesError(Exception):
-    """A matrix that has too many entries to be written down."""
+def too_many() -> NoPredictorsError:
+    """The matrix has too many entries to be written down."""
+    return NoPredictorsError(f"the predictors have more than {MOST_ENTRIES:.0e} coefficients")
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Maps:
             for output, entries in zip(one.outputs, self._outputs(one), strict=True):
                 self.found[output] = entries
                 if len(entries) > MOST_ENTRIES:
-                    raise TooManyEntriesError
+                    raise too_many()
         return self.found[name]
 
     def _outputs(self, one: Operation) -> list[Entries]:
@@ -245,7 +247,7 @@ class Maps:
         if one.params["reverse"]:
             first, second = count - 1 - first, count - 1 - second
         if len(first) * one.inputs[0].size // max(count, 1) > MOST_ENTRIES:
-            raise TooManyEntriesError
+            raise too_many()
         places = np.moveaxis(np.arange(one.inputs[0].size).reshape(shape), axis, 0)
         out, source = places[first].ravel(), places[second].ravel()
         return self._weighted(own, one.inputs[0].size, out, source)
@@ -262,7 +264,7 @@ class Maps:
         """Rows `out` that have those at `source` added, each times an element of a factor."""
         pairs, index = expanded(own.rows, size, source)
         if len(index) > MOST_ENTRIES:
-            raise TooManyEntriesError
+            raise too_many()
         step = self.tape.add("taken", [own.step], index)
         if factor is not None:
             assert by is not None
@@ -282,7 +284,7 @@ class Maps:
         left, right = parts[0][:, :, None, :], parts[1][:, None, :, :]
         shape = np.broadcast_shapes(left.shape, right.shape)
         if int(np.prod(shape)) > MOST_ENTRIES:
-            raise TooManyEntriesError
+            raise too_many()
         both = [np.broadcast_to(part, shape).ravel() for part in (left, right)]
         out = np.repeat(np.arange(one.outputs[0].size), shape[-1])
         return self._times(one.inputs[number], one.inputs[1 - number], out, both, number, "")

@@ -19,9 +19,9 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr
 
 from lowerbound.compiled import jit, quickly
-from lowerbound.methods.hierarchy.affine_maps import TooManyEntriesError
+from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.flat_program import Name, flattened
-from lowerbound.methods.hierarchy.splitting import MeetingError, Split, split
+from lowerbound.methods.hierarchy.splitting import Split, split
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
@@ -29,13 +29,9 @@ from lowerbound.rewrite.coordinates import Coordinates
 MOST = 15  # numbers of theta
 NODES = 12  # of a quadrature, where some g is not a parabola
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
-_TOGETHER = 20_000  # predictors whose nodes are evaluated side by side
+QUICK_BELOW = 5_000  # predictors
 _CACHE_SIZE = 16
 _programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
-
-
-class NoPredictorsError(Exception):
-    """Why a program is no sum of functions of linear predictors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +130,7 @@ class Predictors:
         t = 0.1 * rng.normal(size=self.dimension)
         places = [rng.normal(size=self.count) for _ in range(2)]
         none = np.zeros(self.count)
-        found = [self._expected(t, place, none, *_rule(2)) for place in places]
+        found = [self._expected(t, place, none, *_rule(1)) for place in places]
         first, second = (np.asarray(one[2]) for one in found)
         scale = np.maximum(abs(first), abs(second))
         return bool((abs(first - second) <= CURVED * scale).all())
@@ -146,7 +142,7 @@ class Predictors:
         return Expected(float(value), np.asarray(slope), np.asarray(curvature))
 
     def _expected(self, t: np.ndarray, *args: Any) -> Any:
-        return self._run(("expected", len(args[-1])), self._moments, t, *args)
+        return self._run("expected", self._moments, t, *args)
 
     def by_theta(
         self,
@@ -167,7 +163,7 @@ class Predictors:
         given = (mean, deviation, expected.slope, expected.curvature, loc, covariance)
         if self.is_fixed:
             given, pairs = (*given[:-1], np.zeros(0)), (np.zeros(0, np.int32),) * 3
-        found = self._run(("by theta", len(rule[0])), self._slope, t, *given, pairs, *rule)
+        found = self._run("by theta", self._slope, t, *given, pairs, *rule)
         return np.asarray(found)
 
     # ----------------------------------------------------------------------------------------------
@@ -175,8 +171,9 @@ class Predictors:
 
     def _run(self, key: object, function: Callable[..., Any], t: np.ndarray, *args: Any) -> Any:
         if key not in self.compiled:
-            make = quickly if key == "at" else jit
-            self.compiled[key] = make(function)
+            # Optimised where rows are many: the compiler takes longer than small ones ever save.
+            quick = key == "at" or self.count < QUICK_BELOW
+            self.compiled[key] = quickly(function) if quick else jit(function)
         indices = tuple(self.parts.maps.tape.indices)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             entries = (self.rows.astype(np.int32), self.columns.astype(np.int32))
@@ -228,6 +225,7 @@ class Predictors:
         deviation: Array,
         nodes: Array,
         weights: Array,
+        used: Array,
     ) -> tuple[Array, Array, Array]:
         def at(node: Array) -> tuple[Array, Array, Array]:
             place = mean + deviation * node
@@ -242,7 +240,7 @@ class Predictors:
             )
             return value, gradient, -turned
 
-        return _averaged(at, nodes, weights, self.count)
+        return _averaged(at, nodes, weights, used)
 
     def _slope(
         self,
@@ -259,12 +257,13 @@ class Predictors:
         pairs: tuple[Array, Array, Array],
         nodes: Array,
         weights: Array,
+        used: Array,
     ) -> Array:
         def at(node: Array) -> Array:
             place = mean + deviation * node
             return jax.grad(lambda t: self._log_p(t, leaves, place))(t)
 
-        direct = _averaged(at, nodes, weights, self.count)
+        direct = _averaged(at, nodes, weights, used)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
@@ -280,24 +279,26 @@ class Predictors:
         return direct + jax.grad(moved)(t)
 
 
-def _averaged(at: Callable[[Array], Any], nodes: Array, weights: Array, count: int) -> Any:
-    """The weighted sum of a function over the nodes of a quadrature."""
-    if count * len(nodes) <= _TOGETHER:
-        return jax.tree.map(lambda a: jnp.tensordot(weights, a, 1), jax.vmap(at)(nodes))
+def _averaged(at: Callable[[Array], Any], nodes: Array, weights: Array, count: Array) -> Any:
+    """The weighted sum of a function over the first nodes of a quadrature."""
 
-    def add(total: Any, one: tuple[Array, Array]) -> tuple[Any, None]:
-        node, weight = one
-        return jax.tree.map(lambda a, b: a + weight * b, total, at(node)), None
+    def add(number: Array, total: Any) -> Any:
+        found = at(nodes[number])
+        return jax.tree.map(lambda a, b: a + weights[number] * b, total, found)
 
     shapes = jax.eval_shape(at, nodes[0])
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return jax.lax.scan(add, zero, (nodes, weights))[0]
+    return jax.lax.fori_loop(0, count, add, zero)
 
 
-def _rule(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the Gauss-Hermite quadrature for a standard normal."""
+def _rule(count: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """The Gauss-Hermite quadrature for a standard normal: nodes, weights, and how many are used.
+
+    Rules of all sizes have the same shape, so that one program serves them all.
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    return nodes, weights / weights.sum()
+    rest = NODES - count
+    return np.pad(nodes, (0, rest)), np.pad(weights / weights.sum(), (0, rest)), count
 
 
 # --------------------------------------------------------------------------------------------------
@@ -318,17 +319,16 @@ def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
         z = [name for name in coordinates.shapes if name not in theta]
         count = sum(int(np.prod(coordinates.shapes[name], dtype=int)) for name in theta)
         if count > MOST:
-            raise NoPredictorsError(f"{count} numbers of {_listed(theta)} are too many to integrate")
+            what = f"{count} numbers of {_listed(theta)}"
+            raise NoPredictorsError(f"{what} are too many to be integrated")
         if not z:
             raise NoPredictorsError("no site is left given these")
         try:
             return _split(model, coordinates, tuple(theta), tuple(z))
-        except MeetingError as error:
+        except NoPredictorsError as error:
             if not error.sites:
-                raise NoPredictorsError(str(error)) from None
+                raise
             theta = [n for n in coordinates.shapes if n in theta or n in error.sites]
-        except TooManyEntriesError:
-            raise NoPredictorsError("the matrix of the predictors has too many entries") from None
 
 
 def _split(
@@ -389,7 +389,7 @@ def _check(found: Predictors) -> None:
 
 def _is_real(coordinates: Coordinates, site: str) -> bool:
     part = coordinates.part(site)
-    return all(coordinates.is_real(entry) for entry in range(part.start, min(part.stop, part.start + 1)))
+    return part.stop == part.start or coordinates.is_real(part.start)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.affine_maps import Maps
 from lowerbound.methods.hierarchy.element_maps import MOVED, moved, placed_inputs
 from lowerbound.methods.hierarchy.flat_program import (
@@ -43,14 +44,6 @@ CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
 SUMMING = frozenset("add sub add_any neg reduce_sum convert_element_type".split())
 
 
-class MeetingError(Exception):
-    """Elements of two predictors meet in a curved operation."""
-
-    def __init__(self, what: str, sites: tuple[str, ...] = ()) -> None:
-        super().__init__(what)
-        self.sites = sites  # those that should be part of theta; none if nothing helps
-
-
 @dataclass(frozen=True, eq=False)
 class Split:
     """The predictors of a program: the names at which it is cut, and the maps up to there."""
@@ -75,7 +68,7 @@ def split(
 ) -> Split:
     """Cut a program of one output, given which of its inputs are theta and z.
 
-    `known` evaluates values that depend on data alone. Raises MeetingError.
+    `known` evaluates values that depend on data alone. Raises NoPredictorsError.
     """
     kinds = _kinds(flat, theta, tuple(z.values()))
     reading = _Reading(flat, kinds)
@@ -341,19 +334,19 @@ class _Owners:
 
 def _meeting(
     meeting: tuple[int, int] | str, cut: Sequence[Name], maps: Maps, z: Mapping[str, Name]
-) -> MeetingError:
+) -> NoPredictorsError:
     """Say which sites meet; those of the smaller predictor had better be given."""
     if isinstance(meeting, str):
-        return MeetingError(f"all elements of a predictor meet in {meeting}")
+        return NoPredictorsError(f"all elements of a predictor meet in {meeting}")
     starts = np.cumsum([0] + [name.size for name in cut])
     names = [cut[int(np.searchsorted(starts, one, side="right")) - 1] for one in meeting]
     first, second = (_sites(name, maps, z) for name in names)
     what = f"predictors of {', '.join(first)} and of {', '.join(second)} meet in one term"
     if names[0].size == names[1].size:
-        return MeetingError(what)
+        return NoPredictorsError(what)
     small = first if names[0].size < names[1].size else second
     large = second if small is first else first
-    return MeetingError(what, () if set(small) & set(large) else small)
+    return NoPredictorsError(what, () if set(small) & set(large) else small)
 
 
 def _sites(name: Name, maps: Maps, z: Mapping[str, Name]) -> tuple[str, ...]:

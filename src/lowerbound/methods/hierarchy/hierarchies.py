@@ -1,0 +1,137 @@
+"""A hierarchy planned for a problem: its predictors, the climb, the points, and q."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.compiled import quickly
+from lowerbound.cost import allowance
+from lowerbound.errors import DiscreteSiteError, PoorIntegralError, UnknownSiteError
+from lowerbound.family.densities.integrated import Integrated as IntegratedDensity
+from lowerbound.family.q import Q
+from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.integrated_value import Integrated
+from lowerbound.methods.hierarchy.integration import Integral, integrate
+from lowerbound.methods.hierarchy.predictors import Predictors, predictors_of
+from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.plan import Plan, Row, outline
+from lowerbound.result.posterior import History, Restart
+from lowerbound.run.check_input import check_observed_variance
+from lowerbound.run.planned import Trace
+from lowerbound.run.problem import Problem
+from lowerbound.run.walking import Standing, Walking
+
+
+def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
+    """The predictors of a problem's program, found once."""
+    names = tuple(sites)
+    return problem.once(("predictors", names), lambda: predictors_of(problem.model, names))
+
+
+def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
+    """The plan; raises where the program is no hierarchy."""
+    model = problem.model
+    for name in method.sites or ():
+        if name not in model.latent:
+            raise UnknownSiteError("Integrated got", name, tuple(model.latent))
+    check_observed_variance(model)
+    return Hierarchy(problem, method)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where an integration stands."""
+
+    surface: GivenHyperparameters
+    integral: Integral
+
+
+class Hierarchy(Walking[Found]):
+    """A climb over the hyperparameters, then points around the summit, more and more of them."""
+
+    unit, total = "round", 10
+
+    def __init__(self, problem: Problem, method: Integrated) -> None:
+        self.problem, self.method = problem, method
+        with jax.enable_x64(True):
+            self.predictors = predictors_for(problem, tuple(method.sites or ()))
+            self.plan = self._plan()
+
+    @cached_property
+    def surface(self) -> GivenHyperparameters:
+        """L(t), with the pattern of the precision of z."""
+        one = self.predictors
+        return self.problem.once(
+            ("given hyperparameters", one.theta), lambda: GivenHyperparameters.of(one)
+        )
+
+    def walk(self) -> Iterator[Standing[Found]]:
+        """Rounds of points, until they say the same."""
+        last: Integral | None = None
+        rounds = integrate(self.surface, self._start(), points=self.method.points)
+        while True:
+            try:
+                progress = next(rounds)
+            except StopIteration as end:
+                integral: Integral = end.value
+                break
+            if progress.integral is not None and progress.integral is not last:
+                last = progress.integral
+                yield Standing(Found(self.surface, last), last.log_evidence)
+            if allowance().over:
+                if last is None:
+                    raise PoorIntegralError(self.predictors.theta, str(allowance().reason))
+                integral = last
+                break
+        yield Standing(Found(self.surface, integral), integral.log_evidence, self._stop(integral))
+
+    def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
+        """The mixture over the points."""
+        integral, one = place.integral, self.predictors
+        elbo = integral.log_evidence
+        history = History(trace.values, trace.seconds, step="round")
+        restarts = (Restart(elbo, len(trace.values), str(stop)),)
+        family, parameters = integrated(
+            one.coordinates, one.theta, integral, place.surface.pattern
+        )
+        return Answer(Q(family, parameters), elbo, history, restarts, error=integral.error)
+
+    def _stop(self, integral: Integral) -> Stop:
+        if integral.enough or self.method.points is not None:
+            return Stop(integral.enough or self.method.points is not None, str(integral))
+        remedy = (
+            f"Means and sds rest on too few values of {', '.join(self.predictors.theta)}: more "
+            f"come with lb.Integrated(points={2 * integral.points})."
+        )
+        reason = allowance().reason if allowance().over else str(integral)
+        return Stop(False, reason, remedy)
+
+    def _start(self) -> np.ndarray:
+        """Theta at the medians of its priors."""
+        coordinates, data = self.predictors.coordinates, self.problem.model.arguments.data
+
+        def median(data: dict[str, jax.Array]) -> jax.Array:
+            return coordinates.prior(jnp.zeros(coordinates.size), data)
+
+        vector = np.asarray(quickly(median)(dict(data)))
+        start = np.concatenate([vector[coordinates.part(n)] for n in self.predictors.theta])
+        return np.where(np.isfinite(start), start, 0.0)
+
+    def _plan(self) -> Plan:
+        one, model = self.predictors, self.problem.model
+        names = ", ".join(one.theta)
+        how = "exact" if one.is_quadratic else "best Gaussian (quadrature)"
+        rows = []
+        for name, site in model.latent.items():
+            if name in one.theta:
+                law, update, what = "free-form, over points", "integrated", f"functions of {name}"
+            else:
+                law, update, what = "Gaussian, sparse precision", f"{how}, given {names}", "all"
+            rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
+        return outline(model, f"Integrated over {names}", rows)
