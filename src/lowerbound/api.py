@@ -18,6 +18,7 @@ from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.errors import (
     LadderWarning,
     LostPosteriorError,
+    PoorIntegralError,
     LowerboundError,
     NoFiniteStartError,
     ReservedNameError,
@@ -84,7 +85,7 @@ def _climbed(
         try:
             fitted = _carried_out(found, progress, keep, began)
             break
-        except (LostPosteriorError, UncertifiedError) as error:
+        except (LostPosteriorError, PoorIntegralError, UncertifiedError) as error:
             # A Gaussian needs neither a grid nor a derivation.
             rung = GRID if isinstance(error, LostPosteriorError) else found.taken
             if not found.rungs or rung in failed:

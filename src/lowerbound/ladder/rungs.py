@@ -1,7 +1,7 @@
 """The automatic ladder: a table of rungs, the first of which that holds is taken.
 
-    minibatches (streams) -> parameters maximised -> exact -> conditioned on a few scalars
-        -> coordinate ascent (quadrature) -> augmented -> Gaussian of a few sites, the rest exact
+    minibatches (streams) -> parameters maximised -> exact -> hyperparameters integrated
+        -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented -> Gaussian of a few sites, the rest exact
         -> Gaussian -> score functions
 
 A posterior of one factor is exact; scalars that set the scale or the shape of the others go on a
@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from lowerbound.errors import NotConjugateError
-from lowerbound.ladder import discretely, exactly, gaussian_rungs, parametric, scalars
+from lowerbound.ladder import discretely, exactly, gaussian_rungs, hierarchical, parametric, scalars
 from lowerbound.ladder.case import GRID, Case, Rung
 from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.values import as_method, is_auto
@@ -43,6 +43,7 @@ RUNGS: tuple[Rung, ...] = (
     parametric.coordinates,
     parametric.gradients,
     exactly.exact,
+    hierarchical.integrated,
     scalars.conditioned,
     exactly.coordinates,
     exactly.augmented_exactly,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.elimination import Factor, Pattern
 from lowerbound.family.numerics.gram import Gram, gram_pattern
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
@@ -76,7 +77,7 @@ class GivenHyperparameters:
 
     def __call__(self, t: np.ndarray, start: Solved | None, slope: bool) -> Place | None:
         """The solution at t; None where there is none."""
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             zero = np.zeros(self.predictors.size)
             at = _At(t, self.predictors.entries(t), self.predictors.at(t, zero))
             if not (np.isfinite(at.entries).all() and np.isfinite(at.offset).all()):
@@ -216,7 +217,7 @@ class GivenHyperparameters:
             np.sqrt(found.spread),
             found.expected,
             found.loc,
-            found.covariance[gram.place],
+            (gram.multiplicity * found.covariance)[gram.place],
             (gram.first, gram.second, gram.owner),
         )
 

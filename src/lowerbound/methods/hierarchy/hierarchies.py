@@ -12,7 +12,7 @@ import numpy as np
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
-from lowerbound.errors import DiscreteSiteError, PoorIntegralError, UnknownSiteError
+from lowerbound.errors import PoorIntegralError, UnknownSiteError
 from lowerbound.family.densities.integrated import Integrated as IntegratedDensity
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
@@ -32,6 +32,12 @@ def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
     """The predictors of a problem's program, found once."""
     names = tuple(sites)
     return problem.once(("predictors", names), lambda: predictors_of(problem.model, names))
+
+
+def surface_for(problem: Problem, predictors: Predictors) -> GivenHyperparameters:
+    """L(t) of a problem, its pattern found once; raises TooDenseError where it has too few zeros."""
+    key = ("given hyperparameters", predictors.theta)
+    return problem.once(key, lambda: GivenHyperparameters.of(predictors))
 
 
 def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
@@ -66,10 +72,7 @@ class Hierarchy(Walking[Found]):
     @cached_property
     def surface(self) -> GivenHyperparameters:
         """L(t), with the pattern of the precision of z."""
-        one = self.predictors
-        return self.problem.once(
-            ("given hyperparameters", one.theta), lambda: GivenHyperparameters.of(one)
-        )
+        return surface_for(self.problem, self.predictors)
 
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""

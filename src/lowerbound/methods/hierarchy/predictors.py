@@ -156,8 +156,8 @@ class Predictors:
     ) -> np.ndarray:
         """The derivative by t of the expected log p, with the law of z held fixed.
 
-        `pairs` are the numbers of two entries of a row of A, each pair once, and the row;
-        `covariance` is that of their columns.
+        `pairs` are the numbers of two entries of a row of A, and the row; `covariance` is that of
+        their columns, times how often a pair that is listed once counts.
         """
         rule = _rule(2 if self.is_quadratic else NODES)
         given = (mean, deviation, expected.slope, expected.curvature, loc, covariance)
@@ -272,8 +272,7 @@ class Predictors:
             values = self._entries(t, leaves, indices, entries)
             means = self._at(t, leaves, indices, entries, loc)
             first, second, owner = pairs
-            double = jnp.where(first == second, 1.0, 2.0)
-            products = double * values[first] * values[second] * covariance
+            products = values[first] * values[second] * covariance
             return slope @ means - 0.5 * jnp.sum(curvature[owner] * products)
 
         return direct + jax.grad(moved)(t)

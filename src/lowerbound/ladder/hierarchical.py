@@ -1,0 +1,53 @@
+"""The rung of hierarchies: hyperparameters integrated, a sparse Gaussian given them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lowerbound.errors import NoPredictorsError, TooDenseError
+from lowerbound.ladder.case import Case, Tried, listed
+from lowerbound.methods.grid.scalar_sites import is_scalar
+from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.integrated_value import Integrated
+from lowerbound.methods.hierarchy.predictors import Predictors
+
+NAME = "integrated"
+GRIDDED = 2  # scalars, up to which a grid with exact factors given them is as good
+FEW = 150  # numbers of z that such a grid solves at every node
+
+
+def integrated(case: Case) -> Iterator[Tried]:
+    """Scales, correlations and shapes integrated together, whatever their number."""
+    if NAME in case.failed:
+        yield case.tried(NAME, f"given up: {case.failed[NAME]}")
+        return
+    if case.discrete or not case.model.latent:
+        return
+    try:
+        found = predictors_for(case.problem)
+        if not found.theta:
+            yield case.tried(NAME, "no site sets a scale or a shape: nothing to integrate")
+            return
+        if _on_a_grid(case, found):
+            names = listed(found.theta)
+            yield case.tried(NAME, f"a grid over {names} does as well, with exact factors")
+            return
+        surface_for(case.problem, found)
+    except (NoPredictorsError, TooDenseError) as error:
+        reason = error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
+        yield case.tried(NAME, reason)
+        return
+    how = "exactly" if found.is_quadratic else "by quadrature"
+    yield case.tried(
+        NAME,
+        f"{found.dimension} numbers of {listed(found.theta)} over points; given these, a Gaussian "
+        f"of {found.size} numbers with a sparse precision, {how}",
+        Integrated(),
+    )
+
+
+def _on_a_grid(case: Case, found: Predictors) -> bool:
+    """Whether the grid of a few scalars is exact as well, and cheap."""
+    scalars = all(is_scalar(case.model.latent[name]) for name in found.theta)
+    few = len(found.theta) <= GRIDDED and found.size <= FEW
+    return scalars and few and found.is_quadratic

@@ -1,0 +1,114 @@
+"""A program is read as functions of linear predictors, however it is written."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from lowerbound.errors import NoPredictorsError
+from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.predictors import Predictors, predictors_of
+from lowerbound.model import trace_model
+from tests.methods.hierarchy.written import WRITTEN
+
+STEP = 1e-4
+
+
+@pytest.fixture(scope="module", params=list(WRITTEN))
+def case(request):
+    written = WRITTEN[request.param]
+    with jax.enable_x64(True):
+        return written, predictors_of(trace_model(written.program, (), written.data, None))
+
+
+def vectors(one: Predictors, seed: int):
+    rng = np.random.default_rng(seed)
+    return 0.3 * rng.normal(size=one.dimension), 0.5 * rng.normal(size=one.size)
+
+
+def density(one: Predictors, t: np.ndarray, z: np.ndarray) -> float:
+    """The log density of the program itself."""
+    parts, rest = {}, np.concatenate([t, z])
+    for site in (*one.theta, *one.z):
+        shape = one.coordinates.shapes[site]
+        count = int(np.prod(shape, dtype=int))
+        parts[site], rest = rest[:count].reshape(shape), rest[count:]
+    with jax.enable_x64(True):
+        return float(one.coordinates.log_density_at(parts, one.model.arguments.data))
+
+
+def test_what_is_integrated(case):
+    written, one = case
+    assert set(one.theta) == set(written.theta)
+    assert one.is_quadratic == written.quadratic
+
+
+def test_the_terms_of_the_predictors_are_the_density(case):
+    _, one = case
+    for seed in range(3):
+        t, z = vectors(one, seed)
+        eta = one.at(t, z)
+        products = np.bincount(one.rows, one.entries(t) * z[one.columns], minlength=one.count)
+        np.testing.assert_allclose(eta, one.at(t, 0 * z) + products, rtol=1e-10, atol=1e-10)
+        found = one.expected(t, eta, np.zeros(one.count)).value
+        np.testing.assert_allclose(found, density(one, t, z), rtol=1e-10)
+
+
+def test_slopes_by_theta_are_those_of_the_bound(case):
+    _, one = case
+    surface = GivenHyperparameters.of(one)
+    t, _ = vectors(one, 5)
+    here = surface(t, None, True)
+    assert here is not None and here.slope is not None
+    for number, slope in enumerate(here.slope):
+        move = STEP * np.eye(one.dimension)[number]
+        up, down = (surface(t + sign * move, here, False) for sign in (1, -1))
+        assert up is not None and down is not None
+        by_difference = (up.value - down.value) / (2 * STEP)
+        np.testing.assert_allclose(slope, by_difference, rtol=2e-3, atol=2e-3)
+
+
+def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
+    """Exactly: log p(x, theta) = log p(x, z, theta) - log q(z | theta), at whatever z."""
+    written, one = case
+    if not written.quadratic:
+        return
+    surface = GivenHyperparameters.of(one)
+    t, z = vectors(one, 6)
+    here = surface(t, None, False)
+    assert here is not None
+    matrix = np.zeros((one.size, one.size))
+    gram = surface.gram
+    matrix[gram.rows, gram.columns] = matrix[gram.columns, gram.rows] = here.precision
+    away = z - here.loc
+    log_q = 0.5 * (np.linalg.slogdet(matrix)[1] - one.size * np.log(2 * np.pi))
+    log_q -= 0.5 * away @ matrix @ away
+    np.testing.assert_allclose(here.value, density(one, t, z) - log_q, rtol=1e-9)
+
+
+def test_two_ways_to_write_one_model_have_the_same_surface():
+    surfaces = []
+    for name in ("centred", "noncentred", "by_matrix", "by_loop"):
+        written = WRITTEN[name]
+        with jax.enable_x64(True):
+            model = trace_model(written.program, (), written.data, None)
+            surfaces.append(GivenHyperparameters.of(predictors_of(model)))
+    t = np.array([-0.4, 0.2])
+    values = [surface(t, None, False).value for surface in surfaces]
+    np.testing.assert_allclose(values, values[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_softmax_is_refused(seed):
+    import numpyro
+    import numpyro.distributions as dist
+
+    def program(y):
+        tau = numpyro.sample("tau", dist.HalfNormal(1))
+        a = numpyro.sample("a", dist.Normal(0, tau).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Categorical(logits=a).expand([len(y)]), obs=y)
+
+    y = np.random.default_rng(seed).integers(3, size=20)
+    with jax.enable_x64(True), pytest.raises(NoPredictorsError, match="meet"):
+        predictors_of(trace_model(program, (y,), {}, None))
