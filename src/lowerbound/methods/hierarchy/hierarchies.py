@@ -13,11 +13,11 @@ import numpy as np
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
 from lowerbound.errors import PoorIntegralError, UnknownSiteError
-from lowerbound.family.densities.integrated import Integrated as IntegratedDensity
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
+from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors, predictors_of
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline

@@ -25,8 +25,11 @@ from lowerbound.run.walking import told
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 GRID = (13, 25, 49, 97)  # nodes of one hyperparameter
 MOST = 256  # points, unless told
-ROUGH = 0.05  # nats: the error of the surrogate at a point left out
-MEANS, SDS = 0.02, 0.02  # between two sizes: in sds, and relative
+ROUGH = 0.08  # nats: the error of the surrogate at a point left out; of a grid, twice
+MOVED = 0.08  # sds that a mean of any function of theta may move from one size to the next
+NARROWLY = 0.016  # the same of two numbers, for which few more points are needed
+FINE = 0.02  # nats: where every point is foreseen so well, nothing need be compared
+LOOKED_AT = 2048  # nodes at which two densities are compared
 POOR = 0.35  # efficiency of a proposal that is made anew
 HIGHER = 0.3  # nats above the summit, where another climb begins
 LEAST = 0.1  # efficiency with which an answer is good
@@ -271,9 +274,8 @@ def _found(
         error=error,
         unknown=unknown,
         moved=moved,
-        enough=unknown < UNKNOWN
-        and rough < ROUGH
-        and moved < 1.0
+        enough=(rough < FINE or (rough < ROUGH * (2 if even else 1) and moved < 1.0))
+        and unknown < UNKNOWN
         and efficiency > LEAST
         and k_hat < HEAVY
         and smoothed.bounded < BOUNDED,
@@ -334,10 +336,17 @@ def _ratios(placed: Placed, solved: list[Solved]) -> tuple[np.ndarray, np.ndarra
 
 
 def _moved(old: Smoothed, new: Smoothed) -> float:
-    """How far moments moved between two densities, in units of what is allowed."""
-    sds, before = np.sqrt(np.diag(new.covariance)), np.sqrt(np.diag(old.covariance))
-    means = abs(new.mean - old.mean) / sds
-    return float(max(means.max() / MEANS, abs(before / sds - 1).max() / SDS))
+    """How far the density moved, in units of what is allowed: twice Hellinger's distance.
+
+    Of densities that are near each other, the mean of any function moves by no more of its sds. A
+    log scale that may go far below zero counts for as little as the scale itself does there.
+    """
+    some = slice(None, None, max(1, len(new.nodes) // LOOKED_AT))
+    places = new.placed.outward(new.nodes[some])
+    ratio = np.exp(0.5 * np.clip(old.log_prob(places) - new.log_prob(places), -20.0, 20.0))
+    weights = new.weights[some] / new.weights[some].sum()
+    allowed = NARROWLY if places.shape[1] == 2 else MOVED
+    return 2.0 * math.sqrt(float(weights @ (ratio - 1.0) ** 2)) / allowed
 
 
 def _log_mean(values: np.ndarray) -> float:

@@ -40,6 +40,7 @@ ELEMENTWISE = frozenset(
 REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split()
 )
+CHAINED = frozenset({"add", "sub", "mul", "div", "neg", "convert_element_type"})
 CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
 SUMMING = frozenset("add sub add_any neg reduce_sum convert_element_type".split())
 
@@ -171,16 +172,16 @@ class _Reading:
         return one.kind in SUMMING
 
     def base(self, name: Name) -> Name:
-        """The affine value of which `name` is a multiple, shifted, element by element."""
-        while name in self.makers:
-            one = self.makers[name]
-            own = [atom for atom in one.inputs if self.kind(atom) == AFFINE]
-            chained = one.kind in ("add", "sub", "mul", "div", "neg", "convert_element_type")
-            if not chained or len(own) != 1 or own[0].shape != name.shape:
-                return name
-            assert isinstance(own[0], Name)
-            name = own[0]
+        """The affine value whose elements, multiplied and shifted, those of `name` are."""
+        while name in self.makers and (before := self.chained(self.makers[name])) is not None:
+            name = before
         return name
+
+    def chained(self, one: Operation) -> Name | None:
+        """The one affine input each of whose elements goes on alone; None where they are added."""
+        own = [atom for atom in one.inputs if self.kind(atom) == AFFINE]
+        alone = one.kind in MOVED or one.kind in CHAINED
+        return own[0] if alone and len(own) == 1 and isinstance(own[0], Name) else None
 
     def places(self, cut: Sequence[Name]) -> list[Name]:
         """The values that say where elements go, and the matrices that z is multiplied by."""
@@ -219,12 +220,8 @@ class _Owners:
             first += name.size
         for one in self.reading.flat.operations:
             kind = max((self.reading.kinds[name] for name in one.outputs), default=DATA)
-            if kind == AFFINE:
-                for name in one.outputs:
-                    base = self.reading.base(name)
-                    if base in self.found:
-                        self.found[name] = self.found[base]
-            elif kind == CURVED:
+            before = self.reading.chained(one) if kind == AFFINE else None
+            if kind == CURVED or (before in self.found and one.outputs[0] not in self.found):
                 given = [self._owner(atom) for atom in one.inputs]
                 self.found.update(zip(one.outputs, self._through(one, given), strict=True))
                 if self.met is not None:

@@ -14,6 +14,9 @@ from lowerbound.methods.hierarchy.surface import Solved, Surface
 NEAR = 0.02  # nats that a full step would still gain, twice: what is left is a tenth of an sd
 MOST = 80  # evaluations of a climb
 LONGEST = 2.0  # step of any coordinate: hyperparameters are logarithms and the like
+POOR = 0.1  # of the gain that a step promised: the curvature is looked at again
+BESIDE = 0.1  # how far from a point its curvature is looked at
+FLAT = 0.25  # the least curvature that a step is measured by
 SHRINK = 0.25  # after a step to where there is no value
 
 
@@ -66,36 +69,72 @@ class Summit:
 
 
 def climb(evaluated: Evaluated, start: np.ndarray) -> Generator[Solved, None, Summit]:
-    """Climb to the mode; yields after every evaluation."""
+    """Climb to the mode; yields after every evaluation.
+
+    The scales of a hierarchy may be known a thousand times better one than the other, so the
+    curvature is looked at before the first step, in every direction, and once more where the steps
+    that follow from it fail.
+    """
     here = yield from _begin(evaluated, np.asarray(start, float))
-    k = len(here.t)
-    spread, scaled = np.eye(k), False
+    bend, fresh = (yield from _curvature(evaluated, here)), True
     first = len(evaluated.known)
     while len(evaluated.known) - first < MOST:
         assert here.slope is not None
+        spread = _inverse(bend)
         step = spread @ here.slope
-        gain = float(here.slope @ step)
-        if gain < NEAR and scaled:
+        gain = 0.5 * float(here.slope @ step)
+        if gain < NEAR:
             return Summit(here, spread, True)
-        if float(here.slope @ here.slope) < 1e-10:
-            return Summit(here, spread, True)
-        longest = 0.5 if not scaled else LONGEST
-        step = step * min(1.0, longest / float(abs(step).max()))
+        step = step * min(1.0, LONGEST / float(abs(step).max()))
         there = yield from _along(evaluated, here, step)
-        if there is None:
-            if not scaled or np.allclose(spread, np.eye(k)):
+        if there is None or there.value < here.value + POOR * gain:
+            if fresh and there is None:
                 return Summit(here, spread, gain < 1.0)
-            spread, scaled = np.eye(k), False  # the curvature seen so far misleads: begin anew
+            here = here if there is None else there
+            bend, fresh = (yield from _curvature(evaluated, here)), True
             continue
         assert there.slope is not None
-        moved, bent = there.t - here.t, here.slope - there.slope
-        inner = float(moved @ bent)
-        if inner > 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(bent)):
-            if not scaled:
-                spread, scaled = np.eye(k) * inner / float(bent @ bent), True
-            spread = _updated(spread, moved, bent, inner)
+        bend, fresh = _updated(bend, there.t - here.t, here.slope - there.slope), False
         here = there
-    return Summit(here, spread, False)
+    return Summit(here, _inverse(bend), False)
+
+
+def _curvature(evaluated: Evaluated, here: Solved) -> Generator[Solved, None, np.ndarray]:
+    """Minus the second derivatives, by differences of slopes."""
+    k = len(here.t)
+    assert here.slope is not None
+    bend = np.eye(k)
+    for number in range(k):
+        for size in (BESIDE, -BESIDE):
+            beside = evaluated.at(here.t + size * np.eye(k)[number], slope=True)
+            yield beside
+            if beside.slope is not None:
+                bend[number] = (here.slope - beside.slope) / size
+                break
+    return 0.5 * (bend + bend.T)
+
+
+def _inverse(bend: np.ndarray) -> np.ndarray:
+    """The inverse curvature, of directions that bend upwards as though they bent down."""
+    scales = np.sqrt(np.maximum(abs(np.diag(bend)), FLAT))
+    values, vectors = np.linalg.eigh(bend / np.outer(scales, scales))
+    values = np.maximum(abs(values), 1e-4)
+    found: np.ndarray = (vectors / values) @ vectors.T / np.outer(scales, scales)
+    return found
+
+
+def _updated(bend: np.ndarray, moved: np.ndarray, bent: np.ndarray) -> np.ndarray:
+    """The curvature after a step: Broyden, Fletcher, Goldfarb and Shanno, damped as Powell's."""
+    along = bend @ moved
+    whole, inner = float(moved @ along), float(moved @ bent)
+    if whole <= 0:
+        return bend
+    if inner < 0.2 * whole:
+        share = 0.8 * whole / (whole - inner)
+        bent = share * bent + (1 - share) * along
+        inner = float(moved @ bent)
+    updated: np.ndarray = bend + np.outer(bent, bent) / inner - np.outer(along, along) / whole
+    return updated
 
 
 def _begin(evaluated: Evaluated, start: np.ndarray) -> Generator[Solved, None, Solved]:
@@ -157,13 +196,6 @@ def _summit_of_cubic(
     if not math.isfinite(inside):
         inside = low + 0.5 * width
     return float(np.clip(inside, low + 0.05 * width, high - 0.1 * width))
-
-
-def _updated(spread: np.ndarray, moved: np.ndarray, bent: np.ndarray, inner: float) -> np.ndarray:
-    """The inverse curvature after a step: the update of Broyden, Fletcher, Goldfarb and Shanno."""
-    left = np.eye(len(moved)) - np.outer(moved, bent) / inner
-    updated: np.ndarray = left @ spread @ left.T + np.outer(moved, moved) / inner
-    return updated
 
 
 def _usable(found: Solved, slope: bool) -> bool:
