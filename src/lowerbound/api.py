@@ -18,9 +18,9 @@ from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.errors import (
     LadderWarning,
     LostPosteriorError,
-    PoorIntegralError,
     LowerboundError,
     NoFiniteStartError,
+    PoorIntegralError,
     ReservedNameError,
     UncertifiedError,
 )

@@ -72,10 +72,10 @@ from lowerbound.errors.programs import (
 )
 from lowerbound.errors.requests import (
     AugmentationError,
+    NoPredictorsError,
     NoStructureError,
     NotFittedError,
     NotSpreadError,
-    NoPredictorsError,
     ReservedNameError,
     SettingError,
     UnfittedModelError,

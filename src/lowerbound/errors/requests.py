@@ -112,6 +112,6 @@ class NoPredictorsError(ArgumentError):
         super().__init__(
             f"lb.Integrated cannot read the program: {reason}.\nExpected a density that is a sum "
             "of functions of linear predictors, given up to fifteen hyperparameters, as mixed "
-            "models have it. Use method=\"auto\"."
+            'models have it. Use method="auto".'
         )
         self.reason, self.sites = reason, tuple(sites)

@@ -34,7 +34,9 @@ def integrated(case: Case) -> Iterator[Tried]:
             return
         surface_for(case.problem, found)
     except (NoPredictorsError, TooDenseError) as error:
-        reason = error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
+        reason = (
+            error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
+        )
         yield case.tried(NAME, reason)
         return
     how = "exactly" if found.is_quadratic else "by quadrature"

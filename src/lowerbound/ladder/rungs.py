@@ -1,12 +1,13 @@
 """The automatic ladder: a table of rungs, the first of which that holds is taken.
 
     minibatches (streams) -> parameters maximised -> exact -> hyperparameters integrated
-        -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented -> Gaussian of a few sites, the rest exact
-        -> Gaussian -> score functions
+        -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented
+        -> Gaussian of a few sites, the rest exact -> Gaussian -> score functions
 
-A posterior of one factor is exact; scalars that set the scale or the shape of the others go on a
-grid while the rest is one Gaussian (then q is exact to quadrature); coordinate ascent takes what
-has a factor for every site; a Gaussian on the unconstrained space takes everything else.
+A posterior of one factor is exact. Given scales, correlations and shapes, what is a function of
+linear predictors is a sparse Gaussian, and these are integrated; other scalars that set the scale
+or the shape of the rest go on a grid, where the rest is one Gaussian given them. Coordinate ascent
+takes what has a factor for every site; a Gaussian on the unconstrained space takes everything else.
 """
 
 from __future__ import annotations

@@ -60,11 +60,13 @@ def test_slopes_by_theta_are_those_of_the_bound(case):
     surface = GivenHyperparameters.of(one)
     t, _ = vectors(one, 5)
     here = surface(t, None, True)
-    assert here is not None and here.slope is not None
+    assert here is not None
+    assert here.slope is not None
     for number, slope in enumerate(here.slope):
         move = STEP * np.eye(one.dimension)[number]
         up, down = (surface(t + sign * move, here, False) for sign in (1, -1))
-        assert up is not None and down is not None
+        assert up is not None
+        assert down is not None
         by_difference = (up.value - down.value) / (2 * STEP)
         np.testing.assert_allclose(slope, by_difference, rtol=2e-3, atol=2e-3)
 

@@ -52,13 +52,15 @@ def moved(one: Operation, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of an operation on numbers of elements; -1 where it fills something in."""
     plain = _PLAIN.get(one.kind)
     if plain is not None:
-        return plain(one, [np.asarray(array) for array in inputs])
+        outputs: list[np.ndarray] = plain(one, [np.asarray(array) for array in inputs])
+        return outputs
     own = set(moved_inputs(one))
     arrays = [
         np.asarray(array, np.int64) if number in own else array
         for number, array in enumerate(inputs)
     ]
-    found = bind(one.primitive, arrays, one.params)
+    with np.errstate(invalid="ignore"):  # what is filled in may be no number
+        found = bind(one.primitive, arrays, one.params)
     return [np.maximum(np.asarray(array), -1) for array in found]
 
 

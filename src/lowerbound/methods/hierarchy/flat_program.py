@@ -166,5 +166,3 @@ def held(params: Mapping[str, Any], inputs: int) -> tuple[Any, Sequence[Any]] | 
         if len(jaxpr.invars) == inputs:
             return jaxpr, consts
     return None
-
-

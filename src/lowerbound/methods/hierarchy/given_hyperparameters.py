@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.elimination import Factor, Pattern
 from lowerbound.family.numerics.gram import Gram, gram_pattern
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
@@ -22,6 +21,7 @@ from lowerbound.methods.hierarchy.surface import Solved
 TOLERANCE = 1e-7  # nats that one more step would gain
 LIMIT = 60  # steps
 HALVINGS = 12
+ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
 
@@ -77,7 +77,7 @@ class GivenHyperparameters:
 
     def __call__(self, t: np.ndarray, start: Solved | None, slope: bool) -> Place | None:
         """The solution at t; None where there is none."""
-        with np.errstate(all="ignore"), one_thread():
+        with np.errstate(all="ignore"):
             zero = np.zeros(self.predictors.size)
             at = _At(t, self.predictors.entries(t), self.predictors.at(t, zero))
             if not (np.isfinite(at.entries).all() and np.isfinite(at.offset).all()):
@@ -114,13 +114,10 @@ class GivenHyperparameters:
         if here is None:
             return None
         for _ in range(LIMIT):
-            ahead = self.gram.values(at.entries, here.expected.curvature)
-            factor = self._factor(ahead)
-            if factor is None:
-                ahead = self.gram.values(at.entries, _positive(here.expected.curvature))
-                factor = self._factor(ahead)
-            if factor is None:
+            curved = self._curved(at, here.expected)
+            if curved is None:
                 return None
+            ahead, factor = curved
             push = self._gathered(at, here.expected.slope)
             move = factor.solve(push)
             new = self._at(at, here.loc + move, ahead, factor)
@@ -130,10 +127,10 @@ class GivenHyperparameters:
                     break
                 step *= 0.5
                 mixed = (1.0 - step) * here.precision + step * ahead
-                factor = self._factor(mixed)
+                between = self._factor(mixed)
                 new = None
-                if factor is not None:
-                    new = self._at(at, here.loc + step * move, mixed, factor)
+                if between is not None:
+                    new = self._at(at, here.loc + step * move, mixed, between)
             else:
                 return here
             assert new is not None
@@ -160,16 +157,12 @@ class GivenHyperparameters:
         here = self.predictors.expected(at.t, at.offset, still)
         if not np.isfinite(here.value):
             return None
+        curved = self._curved(at, here)
         for _ in range(LIMIT):
-            precision = self.gram.values(at.entries, here.curvature)
-            factor = self._factor(precision)
-            if factor is None:
-                precision = self.gram.values(at.entries, _positive(here.curvature))
-                factor = self._factor(precision)
-            if factor is None:
+            if curved is None:
                 return None
             push = self._gathered(at, here.slope)
-            move, step = factor.solve(push), 1.0
+            move, step = curved[1].solve(push), 1.0
             for _ in range(HALVINGS):
                 new = self.predictors.expected(at.t, self._mean(at, loc + step * move), still)
                 if np.isfinite(new.value) and new.value >= here.value - TOLERANCE:
@@ -178,9 +171,19 @@ class GivenHyperparameters:
             else:
                 break
             loc, here = loc + step * move, new
-            if float(push @ move) < 1e-3 and step == 1.0:
+            if float(push @ move) < ROUGHLY and step == 1.0:
                 break
-        return self._at(at, loc, precision, factor)
+            curved = self._curved(at, here)
+        return None if curved is None else self._at(at, loc, *curved)
+
+    def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
+        """The precision that the expected curvatures make, without negative ones if need be."""
+        for curvature in (here.curvature, _positive(here.curvature)):
+            precision = self.gram.values(at.entries, curvature)
+            factor = self._factor(precision)
+            if factor is not None:
+                return precision, factor
+        return None
 
     # ----------------------------------------------------------------------------------------------
 
@@ -225,4 +228,5 @@ class GivenHyperparameters:
 def _positive(curvature: np.ndarray) -> np.ndarray:
     """Curvatures with those that are not positive replaced by small ones."""
     least = SMALLEST * max(float(curvature.max(initial=0.0)), 1e-300)
-    return np.maximum(curvature, least)
+    positive: np.ndarray = np.maximum(curvature, least)
+    return positive

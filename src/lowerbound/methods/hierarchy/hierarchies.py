@@ -35,7 +35,7 @@ def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
 
 
 def surface_for(problem: Problem, predictors: Predictors) -> GivenHyperparameters:
-    """L(t) of a problem, its pattern found once; raises TooDenseError where it has too few zeros."""
+    """L(t) of a problem, its pattern found once; raises TooDenseError."""
     key = ("given hyperparameters", predictors.theta)
     return problem.once(key, lambda: GivenHyperparameters.of(predictors))
 
@@ -100,9 +100,7 @@ class Hierarchy(Walking[Found]):
         elbo = integral.log_evidence
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
-        family, parameters = integrated(
-            one.coordinates, one.theta, integral, place.surface.pattern
-        )
+        family, parameters = integrated(one.coordinates, one.theta, integral, place.surface.pattern)
         return Answer(Q(family, parameters), elbo, history, restarts, error=integral.error)
 
     def _stop(self, integral: Integral) -> Stop:

@@ -1,4 +1,4 @@
-"""The linear predictors of a program: log p(x, z, theta) = sum of g_e(eta_e; t), eta = A(t) z + b(t).
+"""Linear predictors: log p(x, z, theta) is a sum of g_e(eta_e; t), with eta = A(t) z + b(t).
 
 t is theta on the unconstrained space, with log |dtheta/dt| in the density. A is sparse with a fixed
 pattern. Expectations of the g_e under independent normals are quadratures in one dimension each.
@@ -240,7 +240,8 @@ class Predictors:
             )
             return value, gradient, -turned
 
-        return _averaged(at, nodes, weights, used)
+        found: tuple[Array, Array, Array] = _averaged(at, nodes, weights, used)
+        return found
 
     def _slope(
         self,
@@ -261,21 +262,21 @@ class Predictors:
     ) -> Array:
         def at(node: Array) -> Array:
             place = mean + deviation * node
-            return jax.grad(lambda t: self._log_p(t, leaves, place))(t)
+            return jnp.asarray(jax.grad(lambda t: self._log_p(t, leaves, place))(t))
 
-        direct = _averaged(at, nodes, weights, used)
+        direct: Array = _averaged(at, nodes, weights, used)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
-                return slope @ self._at(t, leaves, indices, entries, loc)
+                return jnp.asarray(slope @ self._at(t, leaves, indices, entries, loc))
             values = self._entries(t, leaves, indices, entries)
             means = self._at(t, leaves, indices, entries, loc)
             first, second, owner = pairs
             products = values[first] * values[second] * covariance
-            return slope @ means - 0.5 * jnp.sum(curvature[owner] * products)
+            return jnp.asarray(slope @ means - 0.5 * jnp.sum(curvature[owner] * products))
 
-        return direct + jax.grad(moved)(t)
+        return jnp.asarray(direct + jax.grad(moved)(t))
 
 
 def _averaged(at: Callable[[Array], Any], nodes: Array, weights: Array, count: Array) -> Any:
@@ -359,7 +360,9 @@ def _split(
 
         return [np.asarray(value) for value in quickly(compute)(list(own.values()))]
 
-    parts = split(flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known)
+    parts = split(
+        flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known
+    )
     key = digest(ClosedJaxpr(closed.jaxpr, closed.consts), *theta, "|", *z, *names)
     key += str([(len(parts.maps.of(name)), name.number) for name in parts.cut])
     compiled = _programs.setdefault(key, {})

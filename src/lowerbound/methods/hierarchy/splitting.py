@@ -30,19 +30,30 @@ DATA, THETA, AFFINE, CURVED = range(4)  # what a value depends on: z is in the l
 NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
 
 ELEMENTWISE = frozenset(
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil "
-    "clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor "
-    "ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p logistic lt max "
-    "min mul ne neg nextafter not or polygamma pow real regularized_incomplete_beta rem round "
-    "rsqrt select_n sign sin sinh sqrt square sub tan tanh xor stop_gradient "
-    "reduce_precision".split()
+    """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil
+    clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor
+    ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p logistic lt max
+    min mul ne neg nextafter not or polygamma pow real reduce_precision
+    regularized_incomplete_beta rem round rsqrt select_n sign sin sinh sqrt square stop_gradient
+    sub tan tanh xor
+    """.split()  # noqa: SIM905
 )
 REDUCTIONS = frozenset(
-    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split()
+    {
+        "reduce_sum",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "reduce_and",
+        "reduce_or",
+        "argmax",
+        "argmin",
+    }
 )
 CHAINED = frozenset({"add", "sub", "mul", "div", "neg", "convert_element_type"})
 CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
-SUMMING = frozenset("add sub add_any neg reduce_sum convert_element_type".split())
+SUMMING = frozenset(["add", "sub", "add_any", "neg", "reduce_sum", "convert_element_type"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,8 +276,10 @@ class _Owners:
 
     def _moves(self, one: Operation) -> bool:
         """Whether the cases of a choice are known: then each element has one owner."""
-        return one.kind == "select_n" and self.reading.kind(one.inputs[0]) == DATA and (
-            isinstance(one.inputs[0], Known) or one.inputs[0] in self.places
+        return (
+            one.kind == "select_n"
+            and self.reading.kind(one.inputs[0]) == DATA
+            and (isinstance(one.inputs[0], Known) or one.inputs[0] in self.places)
         )
 
     def _summed(self, one: Operation) -> bool:
@@ -295,7 +308,8 @@ class _Owners:
     def _merged(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         both = (one != NONE) & (other != NONE) & (one != other)
         self._note(one, other, both)
-        return np.maximum(one, other)
+        merged: np.ndarray = np.maximum(one, other)
+        return merged
 
     def _note(self, one: np.ndarray, other: np.ndarray, both: np.ndarray) -> None:
         if self.met is None and np.any(both):
@@ -351,5 +365,3 @@ def _sites(name: Name, maps: Maps, z: Mapping[str, Name]) -> tuple[str, ...]:
     starts = np.cumsum([0] + [one.size for one in z.values()])
     numbers = np.unique(np.searchsorted(starts, columns, side="right") - 1)
     return tuple(list(z)[int(number)] for number in numbers)
-
-
