@@ -92,6 +92,7 @@ def test_the_ladder_in_words():
     ladder = lines(schools, **SCHOOLS)
     assert ladder == (
         "   exact: 2 factors meet that are independent in q",
+        "   integrated: a grid over 'tau' does as well, with exact factors",
         "-> conditioned: 'tau' on a grid (about 65 nodes); given a node, exact factors",
     )
     ladder = lines(recursion, X[:, 0])
@@ -161,7 +162,7 @@ def test_nested_plates_with_covariates_on_both_axes():
                 log_rate = a[0] + a[1] * base[:, None] + a[2] * last + person
                 numpyro.sample("y", dist.Poisson(jnp.exp(log_rate)), obs=y)
 
-    fit = lb.fit(visits, base, last, y)
+    fit = lb.fit(visits, base, last, y, method=lb.Given(("sigma",)))
     assert fit.method == "Given(('sigma',))"
     assert fit.converged
     assert fit.elbo > lb.fit(visits, base, last, y, method=lb.CAVI()).elbo

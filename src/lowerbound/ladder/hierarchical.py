@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from lowerbound.errors import NoPredictorsError, TooDenseError
 from lowerbound.ladder.case import Case, Tried, listed
 from lowerbound.methods.grid.scalar_sites import is_scalar
@@ -13,6 +15,7 @@ from lowerbound.methods.hierarchy.predictors import Predictors
 
 NAME = "integrated"
 GRIDDED = 2  # scalars, up to which a grid with exact factors given them is as good
+LEAST = 3  # numbers of z
 FEW = 150  # numbers of z that such a grid solves at every node
 
 
@@ -32,6 +35,12 @@ def integrated(case: Case) -> Iterator[Tried]:
             names = listed(found.theta)
             yield case.tried(NAME, f"a grid over {names} does as well, with exact factors")
             return
+        if found.size < LEAST:
+            yield case.tried(NAME, f"given {listed(found.theta)}, hardly anything is left")
+            return
+        if bounded := _bounded(case, found):
+            yield case.tried(NAME, f"{listed(bounded)} may be a coefficient, with bounds")
+            return
         surface_for(case.problem, found)
     except (NoPredictorsError, TooDenseError) as error:
         reason = (
@@ -46,6 +55,13 @@ def integrated(case: Case) -> Iterator[Tried]:
         f"of {found.size} numbers with a sparse precision, {how}",
         Integrated(),
     )
+
+
+def _bounded(case: Case, found: Predictors) -> list[str]:
+    """The sites between bounds, one of them below -1: no scale and no correlation."""
+    supports = {name: case.model.latent[name].support for name in found.theta}
+    low = {name: getattr(support, "lower_bound", 0.0) for name, support in supports.items()}
+    return [name for name, bound in low.items() if float(np.min(bound)) < -1.0]
 
 
 def _on_a_grid(case: Case, found: Predictors) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
-from lowerbound.errors import PoorIntegralError, UnknownSiteError
+from lowerbound.errors import NoFiniteStartError, PoorIntegralError, UnknownSiteError
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integrated_value import Integrated
@@ -26,6 +26,8 @@ from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
+
+FAR = 0.1  # nats: an evidence known no better is none
 
 
 def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
@@ -84,6 +86,9 @@ class Hierarchy(Walking[Found]):
             except StopIteration as end:
                 integral: Integral = end.value
                 break
+            except NoFiniteStartError as error:
+                reason = str(error).splitlines()[0].rstrip(".")
+                raise PoorIntegralError(self.predictors.theta, reason) from error
             if progress.integral is not None and progress.integral is not last:
                 last = progress.integral
                 yield Standing(Found(self.surface, last), last.log_evidence)
@@ -92,6 +97,8 @@ class Hierarchy(Walking[Found]):
                     raise PoorIntegralError(self.predictors.theta, str(allowance().reason))
                 integral = last
                 break
+        if not (integral.enough or integral.error < FAR or self.method.points):
+            raise PoorIntegralError(self.predictors.theta, str(integral))
         yield Standing(Found(self.surface, integral), integral.log_evidence, self._stop(integral))
 
     def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
