@@ -32,21 +32,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Most of the suite's time is XLA's: what is compiled once is kept for the rest of the run.
+    """Most of the suite's time is XLA's, so its fast part is compiled without optimisation.
 
-    The folder is made for the run and removed with it. Workers and the processes that tests start
-    find it in their environment, and nothing in it is older than the code. The fast part is
-    compiled without optimisation, which changes no number beyond rounding; `make test-slow`,
-    docstrings and benchmarks compile what users do.
+    This changes no number beyond rounding; `make test-slow`, docstrings and benchmarks compile what
+    users do.
     """
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):  # it has the environment of the process that started it
         return
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="lowerbound-compiled-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    folder = tempfile.TemporaryDirectory(prefix="lowerbound-compiled-")
+    config.add_cleanup(folder.cleanup)
+    os.environ[FOLDER] = folder.name
     if config.getoption("markexpr") == "not slow":
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
         os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
@@ -54,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ["XLA_FLAGS"] = f"{UNFUSED} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
+FOLDER = "LOWERBOUND_TESTS_COMPILED"
 # One small module of machine code, as `lowerbound.compiled.quickly` has it.
 UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
@@ -62,7 +58,14 @@ def pytest_collection_finish() -> None:
     """Tracing makes objects by the million, few of them in cycles: look for these less often.
 
     What is imported by now stays until the end, and is not looked at again.
+
+    Processes that tests start from now on share what they compile, in a folder of this run: they
+    run the same programs. The tests themselves hardly do, and to keep a program costs a fifth of
+    what it takes to compile it.
     """
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.environ[FOLDER])
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
