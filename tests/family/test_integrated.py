@@ -17,6 +17,7 @@ import pytest
 from numpyro.distributions import biject_to, constraints
 
 import lowerbound as lb
+from lowerbound.compiled import quickly
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.family_records import family_from, family_record
 from lowerbound.family.numerics.elimination import Pattern
@@ -57,7 +58,7 @@ def design():
     return matrix
 
 
-@jax.jit
+@quickly
 def given(t):
     """L, the precision and the mean of z at t."""
     positive, correlated = (biject_to(s) for s in (constraints.positive, constraints.corr_cholesky))
@@ -76,7 +77,7 @@ def given(t):
     return value, (precision, loc, jnp.diag(jnp.linalg.inv(precision)))
 
 
-rising = jax.jit(jax.grad(lambda t: given(t)[0]))
+rising = quickly(jax.grad(lambda t: given(t)[0]))
 
 
 @cache
@@ -148,7 +149,7 @@ def test_moments_are_those_of_draws(site):
 def test_marginals_have_the_quantiles_of_draws(site):
     law = density().marginal(site)
     with jax.enable_x64(True):
-        quantile = jax.jit(lambda probability: law.icdf(probability))
+        quantile = quickly(lambda probability: law.icdf(probability))
         for probability in (0.1, 0.5, 0.9):
             below = (draws()[site] <= np.asarray(quantile(probability))).mean(axis=0)
             assert (abs(below - probability) < 0.035).all()
@@ -158,7 +159,7 @@ def test_the_marginal_of_a_correlation_has_a_density():
     law = density().marginal("corr")
     with jax.enable_x64(True):
         own = jnp.asarray(draws()["corr"][:10])
-        assert np.isfinite(np.asarray(jax.jit(lambda value: law.log_prob(value))(own))).all()
+        assert np.isfinite(np.asarray(quickly(lambda value: law.log_prob(value))(own))).all()
 
 
 def test_the_density_is_that_of_the_draws():
@@ -170,7 +171,7 @@ def test_the_density_is_that_of_the_draws():
     for seed in (0, 1):
         sample = draws(4000, seed)
         with jax.enable_x64(True):
-            u, volume = jax.jit(jax.vmap(lambda one: coordinates.placed(one, {})))(
+            u, volume = quickly(jax.vmap(lambda one: coordinates.placed(one, {})))(
                 {name: jnp.asarray(a) for name, a in sample.items()}
             )
         u, volume = np.asarray(u), np.asarray(volume)
@@ -186,7 +187,7 @@ def test_q_is_the_posterior_where_z_is_gaussian_given_theta():
     sample = {name: a[:200] for name, a in draws().items()}
     model = trace_model(slopes, (X, Y), {})
     with jax.enable_x64(True):
-        each = jax.jit(jax.vmap(lambda z: model.log_density(z, model.arguments.data)))(
+        each = quickly(jax.vmap(lambda z: model.log_density(z, model.arguments.data)))(
             {name: jnp.asarray(a) for name, a in sample.items()}
         )
     ratio = np.asarray(each) - density().log_prob(sample)
@@ -201,7 +202,7 @@ def test_moments_of_z_are_those_of_the_posterior():
     smoothed = found()[0].smoothed
     t, weights = smoothed.placed.outward(smoothed.nodes[:1024]), smoothed.weights[:1024]
     with jax.enable_x64(True):
-        _, (_, loc, variance) = jax.jit(jax.vmap(given))(jnp.asarray(t))
+        _, (_, loc, variance) = quickly(jax.vmap(given))(jnp.asarray(t))
     weights, loc = weights / weights.sum(), np.asarray(loc)
     mean = weights @ loc
     sd = np.sqrt(weights @ (np.asarray(variance) + (loc - mean) ** 2))

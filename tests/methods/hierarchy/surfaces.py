@@ -128,3 +128,14 @@ def flat():
         np.zeros(2),
         np.array([1.0, 8.0]),
     )
+
+
+def half_cauchy(k):
+    """Logarithms of scales of which nothing but a half-Cauchy prior is known: two long tails."""
+    return Known(
+        lambda t: np.sum(t - np.log1p(np.exp(2 * t)) + math.log(2 / math.pi)),
+        np.full(k, 0.1),
+        0.0,
+        np.zeros(k),
+        np.full(k, math.pi / 2),
+    )

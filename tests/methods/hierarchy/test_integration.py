@@ -28,6 +28,7 @@ CASES = {
     "flat direction": (surfaces.flat(), 80),
     "an edge on a line": (surfaces.cut(-1.5, 1), 45),
     "an edge": (surfaces.cut(-2.0, 2), 80),
+    "two long tails": (surfaces.half_cauchy(3), 110),
     "a bent ridge": (surfaces.banana(0.2), 80),
 }
 

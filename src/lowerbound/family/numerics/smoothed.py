@@ -148,6 +148,7 @@ class Smoothed:
             "frame_axes": smooth.frame.axes,
             "frame_widths": smooth.frame.widths,
             "frame_skewness": smooth.frame.skewness,
+            "frame_tails": smooth.frame.tails,
             "known": smooth.points,
             "coefficients": smooth.coefficients,
             "lengths": smooth.lengths,
@@ -162,7 +163,8 @@ class Smoothed:
         """From the arrays."""
         own = {name: np.asarray(value) for name, value in arrays.items()}
         table = Tabulated(own["low"], own["step"], own["log_density"])
-        frame = Frame(*(own[f"frame_{n}"] for n in ("centre", "axes", "widths", "skewness")))
+        names = "centre", "axes", "widths", "skewness", "tails"
+        frame = Frame(*(own[f"frame_{name}"] for name in names))
         surrogate = Surrogate(
             frame,
             own["known"],

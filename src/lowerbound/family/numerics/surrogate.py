@@ -24,14 +24,15 @@ AT_ONCE = 1_000_000  # kernel values held together
 class Frame:
     """Coordinates s of t = centre + axes s, and the fall of a skewed curve along each of them.
 
-    The fall (exp(c s / w) - c s / w - 1) / c^2 with width w and skewness c is s^2 / 2 w^2 where c
-    is 0; it is that of the logarithm of a Gamma law, as logarithms of scales have it.
+    widths, skewness, tails: (k,). Where a tail is 0, the fall is that of the logarithm of a Gamma
+    law, as logarithms of scales have it; elsewhere it becomes linear on both sides.
     """
 
     centre: np.ndarray
     axes: np.ndarray
     widths: np.ndarray
     skewness: np.ndarray
+    tails: np.ndarray
 
     def inward(self, t: np.ndarray) -> np.ndarray:
         """The s of the rows of t."""
@@ -40,7 +41,10 @@ class Frame:
 
     def fall(self, s: np.ndarray) -> np.ndarray:
         """The sum over the axes of their falls, at the rows of s."""
-        total: np.ndarray = skewed_fall(s / self.widths, self.skewness).sum(axis=1)
+        place = s / self.widths
+        light = skewed_fall(place, self.skewness)
+        heavy = linear_fall(place, self.skewness, np.where(self.tails > 0, self.tails, 1.0))
+        total: np.ndarray = np.where(self.tails > 0, heavy, light).sum(axis=1)
         return total
 
 
@@ -52,6 +56,20 @@ def skewed_fall(place: np.ndarray, skewness: np.ndarray | float) -> np.ndarray:
     series = 0.5 * exponent**2 * (1 + exponent / 3 * (1 + exponent / 4))
     fall: np.ndarray = np.where(small, series, np.expm1(exponent) - c * place) / c**2
     return fall
+
+
+def linear_fall(
+    place: np.ndarray, skewness: np.ndarray | float, tail: np.ndarray | float
+) -> np.ndarray:
+    """A hyperbola's fall from where its slope is zero once a line is taken off: c^2 h(x / c).
+
+    h(y) = root(y + b) - root(b) - b y / root(b) with root(y) = sqrt(1 + y^2).
+    """
+    y, b = place / tail, np.asarray(skewness)
+    root = np.sqrt(1 + b**2)
+    fall = tail**2 * (np.sqrt(1 + (y + b) ** 2) - root - b * y / root)
+    positive: np.ndarray = np.maximum(fall, 0.0)
+    return positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +189,8 @@ def interpolate(
     (_, errors, coefficients, inverse), (lengths, share, nugget) = best
     surrogate = Surrogate(frame, points, coefficients, lengths, share, mean, dead)
     left_out = rest - errors + mean - frame.fall(points)
-    scale = float(np.sqrt(max(rest @ coefficients, 0.0) / len(points)))
+    # The scale with which errors at points left out are as large as they are.
+    scale = float(np.sqrt(weights @ (coefficients**2 / np.diag(inverse))))
     return Interpolation(surrogate, left_out, nugget, inverse, scale)
 
 

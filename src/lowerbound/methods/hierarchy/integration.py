@@ -204,6 +204,8 @@ def _doubtful(integral: Integral, placed: Placed, count: int) -> list[np.ndarray
     for _ in range(count):
         sds = np.sqrt(np.maximum(variance, 1e-16))
         best = int(np.argmax(expected + np.minimum(sds, MOST_DOUBT) + np.log(sds)))
+        if sds[best] < 1e-4:
+            break
         found.append(t[best])
         row = covariance[best] - sum((root[best] * root for root in roots), np.zeros(len(t)))
         root = row / sds[best]

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from lowerbound.family.numerics.smoothed import Placed
-from lowerbound.family.numerics.surrogate import Frame, skewed_fall
+from lowerbound.family.numerics.surrogate import Frame, linear_fall, skewed_fall
 from lowerbound.family.numerics.tabulated import Tabulated
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.methods.hierarchy.uphill import Evaluated, Summit
@@ -24,7 +24,8 @@ KNOTS = 512  # of the proposal along an axis
 DEEP = 25.0  # nats below its top, where the proposal ends
 TAILS = (0.8, 1.0, 1.3, 1.7, 2.3, 3.5, 6.0, 50.0)  # where a tail turns from normal to exponential
 USUAL = 2.0  # of a side that was looked at once
-TWICE = 6  # hyperparameters, up to which each side is looked at twice
+CLOSE = 0.05  # misfit of a curve that will do, in squares of logarithms
+TWICE = 15  # hyperparameters, up to which each side is looked at twice
 FLATTEST = 0.02  # curvature along an axis of the climb
 SMOOTH = 0.35  # sd of the kernel of a marginal density, in sds of the marginal
 WIDEST = 30.0  # standard deviation of an unconstrained hyperparameter
@@ -47,9 +48,8 @@ def standardised(
             sides.append(seen)
         rows.append([_side(seen) for seen in sides])
         curves.append(_skewed(sides))
-    widths, skewness = np.array(curves).T
     centre = summit.top.t
-    return Placed(centre, axes, _table(rows)), Frame(centre, axes, widths, skewness)
+    return Placed(centre, axes, _table(rows)), Frame(centre, axes, *np.array(curves).T)
 
 
 def placed_again(t: np.ndarray, weights: np.ndarray) -> Placed:
@@ -180,18 +180,33 @@ def _side(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return far / _place(fall, tail), tail
 
 
-def _skewed(sides: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float]:
-    """The width and the skewness of the curve whose falls are nearest to those seen."""
-    places = np.array(
-        [sign * x for sign, seen in zip((-1, 1), sides, strict=True) for x, _ in seen]
-    )
+def _skewed(sides: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float, float]:
+    """The width, the skewness and the tail of the curve whose falls are nearest to those seen."""
+    signed = zip((-1.0, 1.0), sides, strict=True)
+    places = np.array([sign * x for sign, seen in signed for x, _ in seen])
     falls = np.array([fall for seen in sides for _, fall in seen])
-    skewness = np.linspace(-2.0, 2.0, 81)[:, None, None]
     usual = float(np.median(abs(places) / np.sqrt(2 * falls)))
-    widths = usual * np.geomspace(0.4, 2.5, 61)[:, None]
-    misfit = (np.log(skewed_fall(places / widths, skewness) / falls) ** 2).sum(axis=-1)
+    widths = usual * np.geomspace(0.3, 2.5, 65)
+    light = np.linspace(-2.0, 2.0, 81)
+    misfit = _misfit(skewed_fall(places / widths[:, None], light[:, None, None]), falls)
     row, column = np.unravel_index(int(misfit.argmin()), misfit.shape)
-    return float(widths[column, 0]), float(skewness[row, 0, 0])
+    best = float(misfit.min()), float(widths[column]), float(light[row]), 0.0
+    if len(places) > 2 and best[0] > CLOSE:  # two looks decide no more than a width and a skewness
+        tails, heavy = np.geomspace(0.3, 4.0, 12), np.linspace(-1.5, 1.5, 31)
+        curves = linear_fall(
+            places / widths[:, None], heavy[:, None, None], tails[:, None, None, None]
+        )
+        other = _misfit(curves, falls)
+        tail, row, column = np.unravel_index(int(other.argmin()), other.shape)
+        if other.min() < 0.5 * best[0]:
+            best = 0.0, float(widths[column]), float(heavy[row]), float(tails[tail])
+    return best[1:]
+
+
+def _misfit(curves: np.ndarray, falls: np.ndarray) -> np.ndarray:
+    """How far curves (..., n) are from falls (n,)."""
+    misfit: np.ndarray = (np.log(np.maximum(curves, 1e-9) / falls) ** 2).sum(axis=-1)
+    return misfit
 
 
 def _height(place: np.ndarray, tail: float) -> np.ndarray:
