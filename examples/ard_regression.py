@@ -23,8 +23,8 @@ def main(n=300, columns=8):
     truth[:3] = [2.0, -1.0, 0.5]
     X = random.normal(size=(n, columns))
     y = X @ truth + random.normal(size=n)
-    lb.explain(regression, X, y)
-    fit = lb.fit(regression, X, y)
+    lb.explain(regression, X, y, method=lb.CAVI())
+    fit = lb.fit(regression, X, y, method=lb.CAVI())
     print(f"\n{fit.summary(['beta']).assign(truth=truth).round(2)}")
     print(f"\n1 / E[alpha], large for the columns that matter: {(1 / fit.mean('alpha')).round(2)}")
     draws = fit.predictive(X[:2])["y"]  # y is left out: it is drawn for the new rows

@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lowerbound.compute.engine import derived
 from lowerbound.errors import NoPredictorsError, TooDenseError
-from lowerbound.ladder.case import Case, Tried, listed
-from lowerbound.methods.grid.scalar_sites import is_scalar
+from lowerbound.joint.latents import domain_of
+from lowerbound.joint.terms.domain import REAL
+from lowerbound.ladder.case import Case, Tried, by_quadrature, independent, listed
+from lowerbound.methods.grid.conditional import problem_given
+from lowerbound.methods.grid.scalar_sites import (
+    is_scalar,
+    observed_scales,
+    scale_setters,
+    size_of,
+)
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -26,14 +35,15 @@ def integrated(case: Case) -> Iterator[Tried]:
         return
     if case.discrete or not case.model.latent:
         return
+    scales = _scales(case)
+    if not scales:
+        return
+    if _on_a_grid(case, scales):
+        yield case.tried(NAME, f"a grid over {listed(scales)} does as well, with exact factors")
+        return
     try:
         found = predictors_for(case.problem)
         if not found.theta:
-            yield case.tried(NAME, "no site sets a scale or a shape: nothing to integrate")
-            return
-        if _on_a_grid(case, found):
-            names = listed(found.theta)
-            yield case.tried(NAME, f"a grid over {names} does as well, with exact factors")
             return
         if found.size < LEAST:
             yield case.tried(NAME, f"given {listed(found.theta)}, hardly anything is left")
@@ -64,8 +74,17 @@ def _bounded(case: Case, found: Predictors) -> list[str]:
     return [name for name, bound in low.items() if float(np.min(bound)) < -1.0]
 
 
-def _on_a_grid(case: Case, found: Predictors) -> bool:
-    """Whether the grid of a few scalars is exact as well, and cheap."""
-    scalars = all(is_scalar(case.model.latent[name]) for name in found.theta)
-    few = len(found.theta) <= GRIDDED and found.size <= FEW
-    return scalars and few and found.is_quadratic
+def _scales(case: Case) -> list[str]:
+    """The sites that must be integrated, as far as their supports and their use tell."""
+    latent = case.model.latent
+    used = {*scale_setters(case.model), *observed_scales(case.model)}
+    return [name for name in latent if name in used or domain_of(latent[name]) is not REAL]
+
+
+def _on_a_grid(case: Case, scales: list[str]) -> bool:
+    """Whether a grid of a few scalars is exact as well, and cheap."""
+    scalars = all(is_scalar(case.model.latent[name]) for name in scales)
+    if not scalars or len(scales) > GRIDDED or not 0 < size_of(case.model, scales) <= FEW:
+        return False
+    structure = derived(problem_given(case.problem, scales)).structure
+    return not structure.residuals and not by_quadrature(structure) and independent(structure)

@@ -25,7 +25,7 @@ from lowerbound.run.walking import told
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 GRID = (13, 25, 49, 97)  # nodes of one hyperparameter
 MOST = 256  # points, unless told
-ROUGH = 0.12  # nats: the error of the surrogate at a point left out; of a grid, twice
+ROUGH = 0.1  # nats: the error of the surrogate at a point left out; of a grid, twice
 MOVED = 0.08  # sds that a mean of any function of theta may move from one size to the next
 NARROWLY = 0.016  # the same of two numbers, for which few more points are needed
 FINE = 0.02  # nats: where every point is foreseen so well, nothing need be compared

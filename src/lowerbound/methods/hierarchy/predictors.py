@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr
 
 from lowerbound.compiled import jit, quickly
 from lowerbound.errors import NoPredictorsError
@@ -132,8 +131,9 @@ class Predictors:
         none = np.zeros(self.count)
         found = [self._expected(t, place, none, *_rule(1)) for place in places]
         first, second = (np.asarray(one[2]) for one in found)
-        scale = np.maximum(abs(first), abs(second))
-        return bool((abs(first - second) <= CURVED * scale).all())
+        with np.errstate(all="ignore"):
+            scale = np.maximum(abs(first), abs(second))
+            return bool((abs(first - second) <= CURVED * scale).all())
 
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Expectations under N(mean, variance) of every predictor."""
@@ -344,6 +344,7 @@ def _split(
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     closed = jax.make_jaxpr(density)(*shapes, *leaves)
+    shared = _shared(digest(closed, *theta, "|", *z, *names))
     flat = flattened(closed)
     inputs = flat.inputs
     start = len(theta) + len(z)
@@ -358,19 +359,28 @@ def _split(
         def compute(leaves: Sequence[Any]) -> list[Any]:
             return flat.values(wanted, dict(zip(own, leaves, strict=True)), makers)
 
-        return [np.asarray(value) for value in quickly(compute)(list(own.values()))]
+        key = ("places", tuple(name.number for name in wanted))
+        if key not in shared:
+            shared[key] = quickly(compute)
+        return [np.asarray(value) for value in shared[key](list(own.values()))]
 
     parts = split(
         flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known
     )
-    key = digest(ClosedJaxpr(closed.jaxpr, closed.consts), *theta, "|", *z, *names)
-    key += str([(len(parts.maps.of(name)), name.number) for name in parts.cut])
-    compiled = _programs.setdefault(key, {})
+    entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
+    lengths = tuple(map(len, parts.maps.tape.indices))
+    compiled = shared.setdefault(("programs", entries, lengths), {})
+    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
+    _check(found)
+    return found
+
+
+def _shared(key: str) -> dict[object, Any]:
+    """What equal programs share, with whatever data."""
+    found = _programs.setdefault(key, {})
     _programs.move_to_end(key)
     while len(_programs) > _CACHE_SIZE:
         _programs.popitem(last=False)
-    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
-    _check(found)
     return found
 
 
