@@ -147,7 +147,8 @@ def work(name: str, with_nuts: bool) -> None:
     warned = f"  warned: {caught[0].message}"[:100] if caught else ""
     print(
         f"{name:14s} {fit.method:20s} score {score:.3f}  cold {cold:.1f} s ({cold_cpu:.1f} CPU)  "
-        f"warm {warm:.1f} s ({warm_cpu:.1f} CPU)  {peer}\n    {fit.stop_reason}{warned}\n    {scales}",
+        f"warm {warm:.1f} s ({warm_cpu:.1f} CPU)  {peer}\n    {fit.stop_reason}{warned}\n"
+        f"    {scales}",
         flush=True,
     )
 
