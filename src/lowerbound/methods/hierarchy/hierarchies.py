@@ -27,6 +27,7 @@ from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
+MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -79,7 +80,8 @@ class Hierarchy(Walking[Found]):
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""
         last: Integral | None = None
-        rounds = integrate(self.surface, self._start(), points=self.method.points)
+        fewest = 0 if self.predictors.is_fixed else MOVING
+        rounds = integrate(self.surface, self._start(), points=self.method.points, fewest=fewest)
         while True:
             try:
                 progress = next(rounds)

@@ -103,11 +103,11 @@ class Integral:
 
 
 def integrate(
-    surface: Surface, start: np.ndarray, *, points: int | None = None
+    surface: Surface, start: np.ndarray, *, points: int | None = None, fewest: int = 0
 ) -> Generator[Progress, None, Integral]:
     """Integrate exp L over R^k; yields after every evaluation.
 
-    points: so many in all, no more and no fewer; None: as many as it takes.
+    points: so many in all, no more and no fewer; None: as many as it takes, and `fewest` at least.
     """
     evaluated = Evaluated(surface)
     integral: Integral | None = None
@@ -121,12 +121,12 @@ def integrate(
     count = 0
     for places in _rounds(len(start), points):
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
-        for t in chosen:
-            evaluated.at(t)
+        for _ in evaluated.several(list(chosen)):
             count += 1
             yield progress("points")
-        for place in places[len(chosen) :]:
-            own.append(evaluated.at(_spot(placed, place)))
+        spots = [_spot(placed, place) for place in places[len(chosen) :]]
+        for one in evaluated.several(spots):
+            own.append(one)
             count += 1
             yield progress("points")
         before, known = integral, len(evaluated.known)
@@ -136,7 +136,7 @@ def integrate(
         if len(evaluated.known) > known:
             integral = _found(evaluated, frame, placed, own, count, before)
         yield progress("points")
-        if integral.enough and points is None:
+        if integral.enough and points is None and count >= fewest:
             break
         if len(start) > 1 and integral.misplaced:
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)

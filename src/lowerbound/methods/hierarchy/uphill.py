@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+import os
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +21,8 @@ LONGEST = 2.0  # step of any coordinate: hyperparameters are logarithms and the 
 POOR = 0.1  # of the gain that a step promised: the curvature is looked at again
 BESIDE = 0.1  # how far from a point its curvature is looked at
 FLAT = 0.25  # the least curvature that a step is measured by
+TOGETHER = 4  # solves that start from the same knowledge
+DEAR = 0.03  # seconds of a solve that is worth a thread
 SHRINK = 0.25  # after a step to where there is no value
 
 
@@ -27,15 +33,37 @@ class Evaluated:
     surface: Surface
     known: list[Solved] = field(default_factory=list)
     scales: np.ndarray | None = None  # of t, for what is near
+    seconds: float = 0.0  # of the last solve
 
     def at(self, t: np.ndarray, *, slope: bool = False) -> Solved:
         """Solve at t; where there is no answer, the value is -inf."""
-        found = self.surface(t, self.nearest(t), slope)
-        if found is None or not _usable(found, slope):
-            nothing = np.zeros(0)
-            found = Solved(t, -math.inf, None, nothing, nothing, nothing)
-        self.known.append(found)
-        return found
+        return next(self.several([t], slope=slope))
+
+    def several(self, places: Sequence[np.ndarray], *, slope: bool = False) -> Iterator[Solved]:
+        """Solve at some places, a few at a time, side by side where a solve is dear.
+
+        All of a few start from what was known before them, so that threads change no number.
+        """
+        for begin in range(0, len(places), TOGETHER):
+            some = places[begin : begin + TOGETHER]
+            starts = [self.nearest(t) for t in some]
+            began = time.perf_counter()
+
+            def solve(number: int, some: Any = some, starts: Any = starts) -> Solved:
+                found = self.surface(some[number], starts[number], slope)
+                if found is not None and _usable(found, slope):
+                    return found
+                nothing = np.zeros(0)
+                return Solved(some[number], -math.inf, None, nothing, nothing, nothing)
+
+            if len(some) > 1 and self.seconds > DEAR:
+                with ThreadPoolExecutor(min(len(some), _cores())) as pool:
+                    found = list(pool.map(solve, range(len(some))))
+            else:
+                found = [solve(number) for number in range(len(some))]
+            self.seconds = (time.perf_counter() - began) / len(some)
+            self.known += found
+            yield from found
 
     def nearest(self, t: np.ndarray) -> Solved | None:
         """The nearest solve that had an answer."""
@@ -104,13 +132,16 @@ def _curvature(evaluated: Evaluated, here: Solved) -> Generator[Solved, None, np
     k = len(here.t)
     assert here.slope is not None
     bend = np.eye(k)
-    for number in range(k):
-        for size in (BESIDE, -BESIDE):
+    around = [here.t + BESIDE * axis for axis in np.eye(k)]
+    for number, beside in enumerate(evaluated.several(around, slope=True)):
+        yield beside
+        size = BESIDE
+        if beside.slope is None:
+            size = -BESIDE
             beside = evaluated.at(here.t + size * np.eye(k)[number], slope=True)
             yield beside
-            if beside.slope is not None:
-                bend[number] = (here.slope - beside.slope) / size
-                break
+        if beside.slope is not None:
+            bend[number] = (here.slope - beside.slope) / size
     return 0.5 * (bend + bend.T)
 
 
@@ -196,6 +227,10 @@ def _summit_of_cubic(
     if not math.isfinite(inside):
         inside = low + 0.5 * width
     return float(np.clip(inside, low + 0.05 * width, high - 0.1 * width))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _usable(found: Solved, slope: bool) -> bool:
