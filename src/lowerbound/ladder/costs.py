@@ -34,6 +34,8 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.rewriting.summed_out import summed_problem
@@ -58,6 +60,9 @@ WIDE_GRADIENTS, WIDE_CURVED, WIDE_STEPS = 3000, 300, 100  # of Newton's: points,
 PARAMETERS = 0.4  # the part of a log density's operations that computes its parameters
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
 BATCH_STEPS = 400  # of minibatches
+CLIMBED, ALONG, POINTS = 10, 10, 32  # solutions up to the mode, for each number, and around it
+NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
+TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 DRAWN = 16  # draws of a step of score functions, and their steps
 SCORE_STEPS = 2000
 
@@ -94,6 +99,8 @@ def _below(problem: Problem, method: Method) -> Iterator[Method]:
     if isinstance(method, Given):
         conjugate = not problem.joint.structure.residuals
         yield CAVI() if conjugate and isinstance(method.method, CAVI) else Gaussian()
+    elif isinstance(method, Integrated):
+        yield CAVI() if not problem.joint.structure.residuals else Gaussian()
     elif isinstance(method, CAVI):
         plate = problem.model.data_plate
         if plate is not None and plate.size > MANY_ROWS:
@@ -178,6 +185,20 @@ class _Program:
         kept = 8.0 * 3 * nodes * float(size) ** 2
         return Work(compiled, nodes * steps * each, flops, kept + 8.0 * 3 * self.data)
 
+    def hierarchy(self, method: Integrated) -> Work:
+        """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
+        found = predictors_for(self.problem, tuple(method.sites or ()))
+        surface = surface_for(self.problem, found)
+        solved = CLIMBED + ALONG * found.dimension + (method.points or POINTS)
+        steps = 1 if found.is_quadratic else NEWTON
+        nodes = 2 if found.is_quadratic else QUADRATURE_NODES
+        entries, pairs = len(surface.gram.rows), len(surface.gram.place)
+        each = steps * (nodes * TERM * found.count + PAIR * pairs + NODE)
+        flops = solved * steps * float(surface.pattern.dense) ** 3
+        held = 8.0 * (POINTS * entries + 4 * pairs + 6 * found.count)
+        compiled = 900.0 + 3 * self.operations
+        return Work(compiled, solved * each, flops, held)
+
     def partly(self, method: Over) -> Work:
         """A Gaussian of some sites: about as one of all."""
         return self._gaussians(method.method)
@@ -258,6 +279,7 @@ _RULES: Final[Mapping[type[Method], Callable[[_Program, Any], Work | None]]] = {
     SVI: _Program.batches,
     Memoized: _Program.batches,
     Given: _Program.grid,
+    Integrated: _Program.hierarchy,
     Over: _Program.partly,
     UnconstrainedMethod: _Program.gaussian,  # type: ignore[type-abstract]
 }
