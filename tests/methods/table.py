@@ -234,6 +234,8 @@ WAYS = (
         alike="Gaussian, non-centred",
     ),
     Way("Gaussian, summed out", lb.Gaussian(starts=2), zoo.TAILS, "estimates"),
+    # Hyperparameters integrated
+    Way("Integrated", lb.Integrated(), zoo.SPREAD, "other"),
     # Parameters by gradients
     Way("EM", lb.EM(), zoo.DECODER, "other"),
     # The ladder
@@ -304,6 +306,7 @@ WAYS = (
 EVERY = tuple(way.name for way in WAYS)
 GRIDS = ("CAVI, given one scalar", "CAVI, given two scalars")
 EXACT_PARAMETERS = ("CAVI, parameters", "CAVI, parameters, one too many", "auto: parameters")
+INTEGRATED = ("Integrated",)
 GRADIENTS = ("EM", "auto: parameters by gradients")
 GAUSSIANS = (
     *(name for name in EVERY if name.startswith("Gaussian")),
@@ -323,6 +326,7 @@ REFUSED: Listed = {
             *GRIDS,
             *GAUSSIANS,
             *GRADIENTS,
+            *INTEGRATED,
             "auto: conditioned",
         ),
     },

@@ -129,7 +129,10 @@ class Hierarchy(Walking[Found]):
         def median(data: dict[str, jax.Array]) -> jax.Array:
             return coordinates.prior(jnp.zeros(coordinates.size), data)
 
-        vector = np.asarray(quickly(median)(dict(data)))
+        compiled = self.predictors.compiled
+        if "median" not in compiled:
+            compiled["median"] = quickly(median)
+        vector = np.asarray(compiled["median"](dict(data)))
         start = np.concatenate([vector[coordinates.part(n)] for n in self.predictors.theta])
         return np.where(np.isfinite(start), start, 0.0)
 
