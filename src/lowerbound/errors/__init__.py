@@ -98,6 +98,7 @@ from lowerbound.errors.storage import (
     StorageError,
 )
 from lowerbound.errors.unusable_data import (
+    CodeRangeError,
     DataTypeError,
     EmptyDataError,
     ExcludedError,
@@ -182,6 +183,7 @@ __all__ = [
     "NoPredictorsError",
     "ZeroDensityError",
     # convergence
+    "CodeRangeError",
     "ConvergenceWarning",
     "LadderWarning",
     # resources

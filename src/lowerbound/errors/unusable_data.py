@@ -207,3 +207,14 @@ class TooManyComponentsError(ArgumentError):
             f"{argument} = {components} components for {rows} rows of data.\n"
             f"Expected at most one component per row. Use {argument} <= {rows}."
         )
+
+
+class CodeRangeError(ArgumentError):
+    """Codes of groups, say, reach beyond the array that they index; JAX takes the last entry."""
+
+    def __init__(self, sites: Sequence[str], length: int, found: int) -> None:
+        super().__init__(
+            f"An array of {quoted(sites)} has {length} entries along an axis that is indexed by "
+            f"{found}.\nExpected indices from 0 to {length - 1}. Check the codes of the groups, "
+            "and how many groups the plate has."
+        )

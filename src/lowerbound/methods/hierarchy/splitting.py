@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from lowerbound.errors import NoPredictorsError
+from lowerbound.errors import CodeRangeError, NoPredictorsError
 from lowerbound.methods.hierarchy.affine_maps import Maps
 from lowerbound.methods.hierarchy.element_maps import MOVED, moved, placed_inputs
 from lowerbound.methods.hierarchy.flat_program import (
@@ -92,11 +92,26 @@ def split(
     for name in z.values():
         maps.start(name, first)
         first += name.size
+    for one in flat.operations:
+        if one.kind == "gather" and maps.is_affine(one.inputs[0]) and one.inputs[1] in places:
+            _check_codes(one, places[one.inputs[1]], maps, z)
     owners = _Owners(reading, places, cut)
     meeting = owners.meeting()
     if meeting is not None:
         raise _meeting(meeting, cut, maps, z)
     return Split(flat, reading.makers, cut, kinds, maps)
+
+
+def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, Name]) -> None:
+    """Raise where a gather reaches beyond its array."""
+    array, sizes = one.inputs[0], one.params["slice_sizes"]
+    assert isinstance(array, Name)
+    for place, axis in enumerate(one.params["dimension_numbers"].start_index_map):
+        found = codes[..., place]
+        beyond = found[(found < 0) | (found > array.shape[axis] - sizes[axis])]
+        if len(beyond):
+            names = _sites(np.unique(maps.of(array).columns), z)
+            raise CodeRangeError(names, array.shape[axis], int(beyond.flat[0]))
 
 
 def _of(kinds: Mapping[Name, int], atom: Atom) -> int:
@@ -351,7 +366,7 @@ def _meeting(
         return NoPredictorsError(f"all elements of a predictor meet in {meeting}")
     starts = np.cumsum([0] + [name.size for name in cut])
     names = [cut[int(np.searchsorted(starts, one, side="right")) - 1] for one in meeting]
-    first, second = (_sites(name, maps, z) for name in names)
+    first, second = (_sites(np.unique(maps.of(name).columns), z) for name in names)
     what = f"predictors of {', '.join(first)} and of {', '.join(second)} meet in one term"
     if names[0].size == names[1].size:
         return NoPredictorsError(what)
@@ -360,8 +375,8 @@ def _meeting(
     return NoPredictorsError(what, () if set(small) & set(large) else small)
 
 
-def _sites(name: Name, maps: Maps, z: Mapping[str, Name]) -> tuple[str, ...]:
-    columns = np.unique(maps.of(name).columns)
+def _sites(columns: np.ndarray, z: Mapping[str, Name]) -> tuple[str, ...]:
+    """The sites that some columns belong to."""
     starts = np.cumsum([0] + [one.size for one in z.values()])
     numbers = np.unique(np.searchsorted(starts, columns, side="right") - 1)
     return tuple(list(z)[int(number)] for number in numbers)

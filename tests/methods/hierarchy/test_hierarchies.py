@@ -1,0 +1,125 @@
+"""Fits of hierarchies: against integrals by brute force, written in several ways, on bad data."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import lowerbound as lb
+from lowerbound.errors import CodeRangeError, NoPredictorsError, UnknownSiteError
+from tests.methods.hierarchy.written import GROUP, WRITTEN, X, Y
+
+
+@pytest.fixture(scope="module")
+def by_force():
+    """Evidence, and mean and sd of tau, sigma and mu, of `centred`, over a fine grid."""
+    Z = np.concatenate([np.eye(5)[GROUP], X[:, None]], axis=1)
+    taus, sigmas = np.geomspace(1e-3, 12.0, 240), np.geomspace(0.15, 4.0, 160)
+    logs, means, seconds = (np.empty((240, 160)) for _ in range(3))
+    ones = Z[:, :5].sum(axis=1)
+    for i, tau in enumerate(taus):
+        prior = np.zeros((7, 7))  # of the effects, the slope and mu
+        prior[:5, :5] = np.eye(5) * tau**2 + 4.0
+        prior[5, 5] = prior[6, 6] = 4.0
+        prior[:5, 6] = prior[6, :5] = 4.0
+        A = np.concatenate([Z, np.zeros((len(Y), 1))], axis=1)
+        for j, sigma in enumerate(sigmas):
+            covariance = A @ prior @ A.T + sigma**2 * np.eye(len(Y))
+            root = np.linalg.cholesky(covariance)
+            half = np.linalg.solve(root, Y)
+            log = -0.5 * half @ half - np.log(np.diag(root)).sum()
+            log -= 0.5 * len(Y) * np.log(2 * np.pi)
+            log += np.log(2) - 0.5 * tau**2 - 0.5 * np.log(2 * np.pi)  # HalfNormal(1)
+            log += np.log(2 / np.pi) - np.log1p(sigma**2)  # HalfCauchy(1)
+            logs[i, j] = log + np.log(tau) + np.log(sigma)
+            gain = np.linalg.solve(covariance, A @ prior[:, 6])
+            means[i, j] = gain @ Y
+            seconds[i, j] = prior[6, 6] - gain @ (A @ prior[:, 6]) + means[i, j] ** 2
+    assert ones.all()
+    cell = np.log(taus[1] / taus[0]) * np.log(sigmas[1] / sigmas[0])
+    weights = np.exp(logs - logs.max())
+    evidence = logs.max() + np.log(weights.sum() * cell)
+    weights /= weights.sum()
+
+    def moments(first, second):
+        mean = (weights * first).sum()
+        return mean, np.sqrt((weights * second).sum() - mean**2)
+
+    grid = np.broadcast_arrays(taus[:, None], sigmas)
+    tau, sigma = (moments(one, one**2) for one in grid)
+    return {"evidence": evidence, "tau": tau, "sigma": sigma, "mu": moments(means, seconds)}
+
+
+@pytest.mark.parametrize("name", ["centred", "noncentred", "by_loop"])
+def test_evidence_means_and_sds_are_those_of_brute_force(name, by_force):
+    written = WRITTEN[name]
+    fit = lb.fit(written.program, **written.data, method=lb.Integrated(), progress=False)
+    assert fit.converged
+    assert fit.elbo == pytest.approx(by_force["evidence"], abs=0.03)
+    for site in ("tau", "sigma", "mu"):
+        mean, sd = by_force[site]
+        assert abs(fit.mean(site) - mean) < 0.03 * sd
+        assert fit.sd(site) == pytest.approx(sd, rel=0.03)
+
+
+def test_the_ladder_takes_it_and_says_so():
+    written = WRITTEN["logistic"]
+    fit = lb.fit(written.program, **written.data, progress=False)
+    assert fit.method == "Integrated()"
+    line = next(line for line in fit.plan.ladder if line.startswith("-> integrated"))
+    assert "2 numbers of 's1', 's2' over points" in line
+    assert fit.stop_reason.startswith("converged: ")
+    assert fit.plan.cost is not None
+
+
+def test_as_many_points_as_asked_for():
+    written = WRITTEN["logistic"]
+    fit = lb.fit(written.program, **written.data, method=lb.Integrated(points=20), progress=False)
+    assert fit.stop_reason.startswith("converged: 20 points")
+
+
+def mixed(group, groups, y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfNormal(2.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    with numpyro.plate("groups", groups):
+        a = numpyro.sample("a", dist.Normal(mu, tau))
+    with numpyro.plate("rows", len(group)):
+        numpyro.sample("y", dist.Normal(a[group], sigma), obs=y)
+
+
+def fitted(group, groups):
+    return lb.fit(mixed, group, groups, Y, method=lb.Integrated(), progress=False)
+
+
+def test_a_group_without_rows_has_the_law_of_all_groups():
+    fit = fitted(GROUP, 7)
+    assert np.isfinite(fit.sd("a")).all()
+    mean, wide = fit.mean("a")[-1], fit.sd("a")[-1]
+    assert mean == pytest.approx(fit.mean("mu"), abs=0.05)
+    assert wide**2 > fit.sd("mu") ** 2 + fit.mean("tau") ** 2
+
+
+def test_codes_beyond_the_groups_are_an_error():
+    with pytest.raises(CodeRangeError, match=r"'a' has 4 entries along an axis .* by 4"):
+        fitted(GROUP, 4)
+
+
+def test_a_factor_with_one_level_is_fitted():
+    fit = fitted(np.zeros(len(Y), int), 1)
+    assert np.isfinite([fit.mean("tau"), fit.sd("tau"), fit.sd("mu")]).all()
+
+
+def test_what_it_cannot_read_is_said():
+    with pytest.raises(UnknownSiteError, match="Integrated got 'nu'"):
+        lb.fit(mixed, GROUP, 5, Y, method=lb.Integrated(sites=("nu",)))
+
+    def scales(x, y):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(a[0] + a[1] * x, np.e ** (b[0] + b[1] * x)), obs=y)
+
+    with pytest.raises(NoPredictorsError, match="predictors of a and of b meet in one term"):
+        lb.fit(scales, X, Y, method=lb.Integrated())
