@@ -35,6 +35,7 @@ FAST = (
     "tests/test_api.py",
     "tests/compute/test_bounded_loops.py",
     "tests/methods/partial/test_hybrid.py",
+    "tests/methods/hierarchy",
     "tests/test_import.py",
     "tests/test_matrix.py",
 )
