@@ -18,7 +18,7 @@ from lowerbound.family.numerics.gram import Gram, gram_pattern
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
-TOLERANCE = 1e-7  # nats that one more step would gain
+TOLERANCE = 3e-5  # nats that one more step would gain
 LIMIT = 60  # steps
 HALVINGS = 12
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
