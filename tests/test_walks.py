@@ -96,7 +96,7 @@ FITS = {
     "A conjugate mixture": (zoo.CLUSTERS, 3),
     "Eight schools": (zoo.SCHOOLS, 5),  # and the same with `tau` as data, of which one is certified
     "Logistic regression": (zoo.LOGISTIC, 3),
-    "A black-box Gaussian": (zoo.BEND, 7),  # shapes, scales, predictors, density and prior of u
+    "A black-box Gaussian": (zoo.BEND, 6),  # shapes, scales, density and prior of the vector u
 }
 
 

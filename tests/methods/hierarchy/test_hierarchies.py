@@ -74,10 +74,15 @@ def test_the_ladder_takes_it_and_says_so():
     assert fit.plan.cost is not None
 
 
-def test_as_many_points_as_asked_for():
-    written = WRITTEN["logistic"]
-    fit = lb.fit(written.program, **written.data, method=lb.Integrated(points=20), progress=False)
-    assert fit.stop_reason.startswith("converged: 20 points")
+@pytest.mark.parametrize(("name", "points"), [("logistic", 20), ("slopes", 16)])
+def test_as_many_points_as_asked_for_and_too_few_are_not_called_converged(name, points):
+    written = WRITTEN[name]
+    method = lb.Integrated(points=points)
+    more = rf"{points} points, .*\n?.*lb.Integrated\(points={2 * points}\)"
+    with pytest.warns(lb.errors.ConvergenceWarning, match=more):
+        fit = lb.fit(written.program, **written.data, method=method, progress=False)
+    assert not fit.converged
+    assert fit.stop_reason.startswith(f"stopped: {points} points")
 
 
 def mixed(group, groups, y):

@@ -22,7 +22,7 @@ CASES = {
     "four logarithms": (surfaces.logarithms(0.7, 0.7, 5.0, 8.0), 160),
     "eight logarithms": (surfaces.logarithms(*8 * [2.0]), 200),
     "scale at zero": (LINE, 45),
-    "two scales at zero": (surfaces.together(LINE, LINE), 90),
+    "two scales at zero": (surfaces.together(LINE, LINE), 80),
     "four of both": (surfaces.together(LINE, LINE, surfaces.logarithms(2.0, 6.0)), 160),
     "correlation": (surfaces.on_line(surfaces.correlation, -6.0, 6.0), 45),
     "flat direction": (surfaces.flat(), 80),

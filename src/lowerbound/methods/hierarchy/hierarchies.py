@@ -113,8 +113,8 @@ class Hierarchy(Walking[Found]):
         return Answer(Q(family, parameters), elbo, history, restarts, error=integral.error)
 
     def _stop(self, integral: Integral) -> Stop:
-        if integral.enough or self.method.points is not None:
-            return Stop(integral.enough or self.method.points is not None, str(integral))
+        if integral.enough:
+            return Stop(True, str(integral))
         remedy = (
             f"Means and sds rest on too few values of {', '.join(self.predictors.theta)}: more "
             f"come with lb.Integrated(points={2 * integral.points})."
