@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from lowerbound.errors import NoPredictorsError
+from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
-from lowerbound.methods.hierarchy.predictors import Predictors, predictors_of
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.model import trace_model
 from tests.methods.hierarchy.written import WRITTEN
 

@@ -14,11 +14,12 @@ from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
 from lowerbound.errors import NoFiniteStartError, PoorIntegralError, UnknownSiteError
 from lowerbound.family.q import Q
+from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
-from lowerbound.methods.hierarchy.predictors import Predictors, predictors_of
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
 from lowerbound.result.posterior import History, Restart

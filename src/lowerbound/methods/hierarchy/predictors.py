@@ -6,7 +6,6 @@ pattern. Expectations of the g_e under independent normals are quadratures in on
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,19 +17,14 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import jit, quickly
-from lowerbound.errors import NoPredictorsError
-from lowerbound.methods.hierarchy.flat_program import Name, flattened
-from lowerbound.methods.hierarchy.splitting import Split, split
+from lowerbound.methods.hierarchy.flat_program import Name
+from lowerbound.methods.hierarchy.splitting import Split
 from lowerbound.model import Model
-from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 
-MOST = 15  # numbers of theta
 NODES = 12  # of a quadrature, where some g is not a parabola
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
-_CACHE_SIZE = 16
-_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,110 +293,3 @@ def _rule(count: int) -> tuple[np.ndarray, np.ndarray, int]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     rest = NODES - count
     return np.pad(nodes, (0, rest)), np.pad(weights / weights.sum(), (0, rest)), count
-
-
-# --------------------------------------------------------------------------------------------------
-# Finding theta
-
-
-def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
-    """The predictors of a program, with the sites `given` part of theta, and others as need be.
-
-    Theta are the sites that are not real, and those that meet the predictors of others. Raises
-    NoPredictorsError with the reason where there are none.
-    """
-    coordinates = Coordinates.of(model)
-    if len(coordinates.supports) < len(coordinates.shapes):
-        raise NoPredictorsError("the support of some site depends on other sites")
-    theta = [n for n in coordinates.shapes if n in given or not _is_real(coordinates, n)]
-    while True:
-        z = [name for name in coordinates.shapes if name not in theta]
-        count = sum(int(np.prod(coordinates.shapes[name], dtype=int)) for name in theta)
-        if count > MOST:
-            what = f"{count} numbers of {_listed(theta)}"
-            raise NoPredictorsError(f"{what} are too many to be integrated")
-        if not z:
-            raise NoPredictorsError("no site is left given these")
-        try:
-            return _split(model, coordinates, tuple(theta), tuple(z))
-        except NoPredictorsError as error:
-            if not error.sites:
-                raise
-            theta = [n for n in coordinates.shapes if n in theta or n in error.sites]
-
-
-def _split(
-    model: Model, coordinates: Coordinates, theta: tuple[str, ...], z: tuple[str, ...]
-) -> Predictors:
-    names = sorted(model.arguments.data)
-    leaves = tuple(np.asarray(model.arguments.data[name]) for name in names)
-
-    def density(*inputs: Any) -> Array:
-        sites = dict(zip((*theta, *z), inputs, strict=False))
-        data = dict(zip(names, inputs[len(sites) :], strict=True))
-        return coordinates.log_density_at(sites, data)
-
-    shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
-    closed = jax.make_jaxpr(density)(*shapes, *leaves)
-    shared = _shared(digest(closed, *theta, "|", *z, *names))
-    flat = flattened(closed)
-    inputs = flat.inputs
-    start = len(theta) + len(z)
-    data = dict(zip(inputs[start:], leaves, strict=True))
-
-    def known(wanted: Sequence[Name]) -> list[np.ndarray]:
-        if not wanted:
-            return []
-        own = dict(zip(inputs[start:], data.values(), strict=True))
-        makers = flat.makers
-
-        def compute(leaves: Sequence[Any]) -> list[Any]:
-            return flat.values(wanted, dict(zip(own, leaves, strict=True)), makers)
-
-        key = ("places", tuple(name.number for name in wanted))
-        if key not in shared:
-            shared[key] = quickly(compute)
-        return [np.asarray(value) for value in shared[key](list(own.values()))]
-
-    parts = split(
-        flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known
-    )
-    entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
-    lengths = tuple(map(len, parts.maps.tape.indices))
-    compiled = shared.setdefault(("programs", entries, lengths), {})
-    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
-    _check(found)
-    return found
-
-
-def _shared(key: str) -> dict[object, Any]:
-    """What equal programs share, with whatever data."""
-    found = _programs.setdefault(key, {})
-    _programs.move_to_end(key)
-    while len(_programs) > _CACHE_SIZE:
-        _programs.popitem(last=False)
-    return found
-
-
-def _check(found: Predictors) -> None:
-    """Raise where A z + b is not what the program computes: a rule would be wrong."""
-    rng = np.random.default_rng(1)
-    t, z = 0.3 * rng.normal(size=found.dimension), rng.normal(size=found.size)
-    offset, whole = found.at(t, np.zeros(found.size)), found.at(t, z)
-    sums = np.zeros(found.count)
-    products = found.entries(t) * z[found.columns]
-    np.add.at(sums, found.rows, products)
-    scale = np.zeros(found.count)
-    np.add.at(scale, found.rows, abs(products))
-    scale += abs(offset) + 1.0
-    if not (abs(offset + sums - whole) <= 1e-9 * scale).all():
-        raise NoPredictorsError("some term is not what its linear predictors say")
-
-
-def _is_real(coordinates: Coordinates, site: str) -> bool:
-    part = coordinates.part(site)
-    return part.stop == part.start or coordinates.is_real(part.start)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
