@@ -12,12 +12,11 @@ import numpy as np
 from lowerbound.ascent import State
 from lowerbound.compute.engine import engine_for
 from lowerbound.cost import check_fits
-from lowerbound.errors import ArgumentError, UnknownSiteError
+from lowerbound.errors import UnknownSiteError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
-from lowerbound.model.supports import support_record
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.local_rows import local_factors
 from lowerbound.result.new_rows import new_call
@@ -29,15 +28,13 @@ from lowerbound.result.predictive import (
     row_densities,
     terms_from_draws,
 )
-from lowerbound.result.saved import Saved, needs_data
+from lowerbound.result.saved import Saved
+from lowerbound.result.summary import described, site_moments, summary_table
 from lowerbound.rewrite.augment import augmented, auxiliary_of
 from lowerbound.rewrite.trees import with_values
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-MOMENT_DRAWS = 10_000  # for moments of deterministic sites
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,52 +162,18 @@ class Fit:
 
     def mean(self, site: str) -> np.ndarray:
         """The mean of a site under q (exact for latent sites, else from draws)."""
-        return self._moments(site)[0]
+        return site_moments(self, site)[0]
 
     def sd(self, site: str) -> np.ndarray:
         """The standard deviation of a site under q."""
-        return self._moments(site)[1]
-
-    def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
-        if site not in self.sites:
-            if not self.has_data:
-                raise needs_data(f"'{site}' is no latent site; deterministic sites")
-            draws = self.sample(MOMENT_DRAWS)
-            if site not in draws:
-                known = ", ".join([*self.sites, *(n for n in draws if n not in self.sites)])
-                raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
-            return draws[site].mean(axis=0), draws[site].std(axis=0)
-        mean, variance = self.q.moments(site)
-        return mean, np.sqrt(variance)
+        return site_moments(self, site)[1]
 
     def summary(self, sites: list[str] | None = None, draws: int = 1000) -> pd.DataFrame:
         """A table with one row per element: mean, sd and quantiles under q.
 
         Sites inside the data plate are left out unless they are named in `sites`.
         """
-        import pandas as pd
-
-        sample = self.sample(draws)
-        shared = [n for n in self.sites if self.sites[n]["scope"] == "global"]
-        names = sites or [
-            *(shared or list(self.sites)),
-            *(n for n in sample if n not in self.sites),
-        ]
-        rows: dict[str, dict[str, float]] = {}
-        for name in names:
-            mean, sd = self._moments(name)
-            quantiles = np.quantile(sample[name], [0.05, 0.5, 0.95], axis=0)
-            for index in np.ndindex(np.shape(mean)):
-                label = f"{name}[{', '.join(map(str, index))}]" if index else name
-                low, median, high = (float(q[index]) for q in quantiles)
-                rows[label] = {
-                    "mean": float(mean[index]),
-                    "sd": float(sd[index]),
-                    "q5": low,
-                    "median": median,
-                    "q95": high,
-                }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        return summary_table(self, sites, draws)
 
     def sample(
         self, draws: int = 1000, seed: int = 0, sites: Sequence[str] | None = None
@@ -356,46 +319,4 @@ class Fit:
         save(self, path)
 
     def __repr__(self) -> str:
-        state = "converged" if self.converged else "not converged"
-        head = (
-            f"Fit of {self.plan.model} by {self.method}: ELBO {self.elbo:.6g} nats"
-            f"{f' (+- {self.elbo_error:.2g})' if self.elbo_error else ''}, {state} after "
-            f"{self._length()}"
-        )
-        lines = [head, f"  {self.stop_reason}"]
-        if len(self.restarts) > 1:
-            elbos = sorted((r.elbo for r in self.restarts), reverse=True)
-            others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" if not self.elbo_error else ""
-            lines.append(f"  best of {len(elbos)} restarts{others}")
-        kept = [r for r in self.plan.rows if r.site in self.sites]
-        lines += [f"  {r.site}: {r.family}, shape {r.shape}" for r in kept]
-        lines += [f"  {note}" for note in self.notes]
-        return "\n".join(lines)
-
-    def _length(self) -> str:
-        if self.whole:
-            count = len(self.history.elbo)
-            return f"{count} {self.history.step}{'' if count == 1 else 's'}"
-        rows = int(self.history.rows[-1]) if len(self.history.rows) else 0
-        return f"{self.restarts[0].sweeps} steps ({rows:,} rows)"
-
-
-def site_records(model: Model) -> dict[str, dict[str, Any]]:
-    """What a fit keeps of each latent site."""
-    return {
-        name: {
-            "shape": site.shape,
-            "scope": "local" if name in model.local else "global",
-            "support_values": None
-            if site.support_values is None
-            else np.asarray(site.support_values),
-            "support": None if site.support is None else support_record(site.support),
-        }
-        for name, site in model.latent.items()
-    }
-
-
-def finite_values(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """The values of the discrete sites of such records."""
-    known = {name: record["support_values"] for name, record in sites.items()}
-    return {name: values for name, values in known.items() if values is not None}
+        return described(self)

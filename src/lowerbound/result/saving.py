@@ -18,7 +18,8 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.model import trace_model
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.fitted import Call, Fit, finite_values
+from lowerbound.result.fitted import Call, Fit
+from lowerbound.result.latent_records import finite_values
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
 from lowerbound.result.posterior import History, Restart

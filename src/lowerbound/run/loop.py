@@ -19,7 +19,8 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
 from lowerbound.errors import ConvergenceWarning
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.fitted import Call, Fit, finite_values
+from lowerbound.result.fitted import Call, Fit
+from lowerbound.result.latent_records import finite_values
 from lowerbound.result.plan import Plan
 from lowerbound.run.bar import Bar
 from lowerbound.run.method import Method

@@ -17,7 +17,7 @@ import numpy as np
 from lowerbound.errors import LowerboundError
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.fitted import site_records
+from lowerbound.result.latent_records import site_records
 from lowerbound.result.plan import Plan
 from lowerbound.run.problem import Problem
 

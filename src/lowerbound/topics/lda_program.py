@@ -18,7 +18,8 @@ from lowerbound.family.q import Q
 from lowerbound.methods.stochastic.minibatch import prepare
 from lowerbound.model import trace_model
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.fitted import Fit, site_records
+from lowerbound.result.fitted import Fit
+from lowerbound.result.latent_records import site_records
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import Restart
 from lowerbound.run.loop import as_fit
