@@ -15,6 +15,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `derivation` | log p is no function of statistics, or no certified one |
 | `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
 | `convergence` | a fit is not what was planned |
+| `trust` | a fit cannot be judged |
 | `resources` | the machine lacks memory, time or a kernel |
 | `storage` | files that the library writes and reads back |
 
@@ -97,6 +98,7 @@ from lowerbound.errors.storage import (
     ResumeWarning,
     StorageError,
 )
+from lowerbound.errors.trust import UnjudgedError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -153,6 +155,7 @@ __all__ = [
     "ReservedNameError",
     "SettingError",
     "UnfittedModelError",
+    "UnjudgedError",
     "UnknownSiteError",
     # programs
     "DiscreteSiteError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,19 @@ class MeanField:
         own = {site: jnp.asarray(values[site]) for block in self.blocks for site in block.sites}
         found: Array = self._compiled("log_prob", density)(naturals, own)
         return found
+
+    def without(
+        self, naturals: tuple[Natural, ...], sites: Collection[str]
+    ) -> tuple[MeanField, tuple[Natural, ...]] | None:
+        """The factors of the other sites; None where one factor has sites of both."""
+        kept = [number for number, b in enumerate(self.blocks) if not set(b.sites) & set(sites)]
+        if any(set(b.sites) & set(sites) and set(b.sites) - set(sites) for b in self.blocks):
+            return None
+        key = ("without", *sorted(sites))
+        if key not in self.compiled:
+            blocks = tuple(self.blocks[n] for n in kept)
+            self.compiled[key] = MeanField(blocks, tuple(self.families[n] for n in kept))
+        return self.compiled[key], tuple(naturals[n] for n in kept)
 
     def _compiled(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, jitted once for all fits that share this family."""

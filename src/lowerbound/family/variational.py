@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from jax import Array
@@ -35,6 +35,18 @@ class Variational(Protocol):
         probability of discrete ones; of auxiliary weights relative to their base law.
         """
         ...
+
+
+def marginal_without(
+    family: Variational, parameters: Parameters, sites: Collection[str]
+) -> tuple[Variational, Parameters] | None:
+    """Q of all sites but these, where it is a density of the same kind; else None."""
+    if not sites:
+        return family, parameters
+    without = getattr(family, "without", None)
+    found: tuple[Variational, Parameters] | None
+    found = None if without is None else without(parameters, sites)
+    return found
 
 
 class Inner(Protocol):

@@ -9,7 +9,7 @@ scalars, whose nodes lie further apart, they are nodes themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ from numpyro.distributions.transforms import Transform
 from lowerbound.compiled import in_two, quickly
 from lowerbound.cost import mapped
 from lowerbound.family.densities.gridded import Interpolated, NodeMixture, usable
-from lowerbound.family.variational import Variational
+from lowerbound.family.variational import Variational, marginal_without
 
 REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of the grid
 KNOTS = 512  # of the marginal density of a scalar
@@ -168,6 +168,18 @@ class Conditioned:
 
         found: Distribution = self._run(("marginal", site), law, parameters)
         return found
+
+    def without(
+        self, parameters: Mapping[str, Any], sites: Collection[str]
+    ) -> tuple[Conditioned, Mapping[str, Any]] | None:
+        """The same scalars with the other sites given them."""
+        found = marginal_without(self.inner, parameters["inner"], sites)
+        if found is None or set(sites) & set(self.sites):
+            return None
+        key = ("without", *sorted(sites))
+        if key not in self.compiled:
+            self.compiled[key] = Conditioned(self.sites, self.transforms, found[0])
+        return self.compiled[key], {**parameters, "inner": found[1]}
 
     def _by_node(self, function: Callable[..., Any], given: Any, nodes: Array, more: Any) -> Any:
         """The function of the inner parameters of a node and of more, for every draw."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import jax
@@ -50,6 +50,19 @@ class Product:
         """The marginal density of one site under q, as a NumPyro distribution."""
         family, own = self._of(parameters, site)
         return family.marginal(own, site)
+
+    def without(
+        self, parameters: Parameters, sites: Collection[str]
+    ) -> tuple[Variational, Parameters] | None:
+        """The density of the other sites, where all of those are among the exact factors."""
+        found = self.exact.without(parameters["exact"], sites)
+        if found is None or set(sites) & set(self.gaussian.coordinates.shapes):
+            return None
+        if not found[0].blocks:
+            return self.gaussian, parameters["gaussian"]
+        names = tuple(name for name in self.sites if name not in sites)
+        own = {"gaussian": parameters["gaussian"], "exact": found[1]}
+        return Product(names, self.gaussian, found[0]), own
 
     def _of(self, parameters: Parameters, site: str) -> tuple[Variational, Parameters]:
         if site in self.gaussian.coordinates.shapes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpyro.distributions import CategoricalProbs, Distribution
 
 from lowerbound.compiled import quickly
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
-from lowerbound.family.variational import Parameters
+from lowerbound.family.variational import Parameters, Variational
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +83,14 @@ class ScoreProduct:
         if site in self.inner.coordinates.shapes:
             return self.inner.marginal(parameters["gaussian"], site)
         return CategoricalProbs(jax.nn.softmax(jnp.asarray(parameters["logits"][site])))
+
+    def without(
+        self, parameters: Parameters, sites: Collection[str]
+    ) -> tuple[Variational, Parameters] | None:
+        """The Gaussian, where the sites are all discrete ones."""
+        if set(sites) != set(parameters["logits"]) or not self.inner.coordinates.shapes:
+            return None
+        return self.inner, parameters["gaussian"]
 
     def _call(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
         if key not in self.compiled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -98,6 +98,12 @@ class Summed:
         if site not in self.summation.names:
             return self.inner.marginal(parameters, site)
         return CategoricalProbs(self._probabilities(parameters)[site])
+
+    def without(
+        self, parameters: Parameters, sites: Collection[str]
+    ) -> tuple[Variational, Parameters] | None:
+        """q(theta), where the sites are those that are summed out."""
+        return (self.inner, parameters) if set(sites) == set(self.summation.names) else None
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""

@@ -1,0 +1,133 @@
+"""The density that a fit is judged against: log p(x, z) of its continuous sites, beside log q.
+
+Discrete sites are summed out of the program exactly, and auxiliary ones are not in it: what is left
+of q is the marginal of the sites that a user reads. Both densities are of one real vector u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.compiled import quickly
+from lowerbound.cost import mapped
+from lowerbound.errors import UnjudgedError
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.variational import Parameters, Variational, marginal_without
+from lowerbound.methods.gaussian.target import Target, target_for
+from lowerbound.model import Model, trace_model
+from lowerbound.result.fitted import Fit
+from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws of q with both densities: S rows of d numbers.
+
+    vectors: (S, d) on the unconstrained space. log_p: (S,), with the volume of the map in it;
+    gradients: (S, d), of log p. log_q: (S,), of the same numbers. values: the sites themselves.
+    """
+
+    vectors: np.ndarray
+    log_p: np.ndarray
+    gradients: np.ndarray
+    log_q: np.ndarray
+    values: dict[str, np.ndarray]
+
+    @property
+    def log_ratios(self) -> np.ndarray:
+        """Log p(x, z) - log q(z), whose average is the ELBO."""
+        ratios: np.ndarray = self.log_p - self.log_q
+        return ratios
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """A target density, and q of the same sites."""
+
+    target: Target
+    family: Variational
+    parameters: Parameters
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """How the sites lie in u."""
+        return self.target.coordinates
+
+    def drawn(self, count: int, seed: int = 0) -> Drawn:
+        """Draws of q, with log p and log q at each."""
+        family, key = self.family, jax.random.key(seed)
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            if isinstance(family, UnconstrainedGaussian):
+                u = family.sample_unconstrained(self.parameters, key, count)
+                log_q = family.log_prob_unconstrained(self.parameters, u)
+                values = family.constrain(self.parameters, u)
+            else:
+                values = family.sample(self.parameters, key, (count,))
+                log_q = family.log_prob(self.parameters, values)
+                u, volume = self._placed(values)
+                log_q = log_q + volume
+            vectors = np.asarray(u)
+            log_p, gradients = self.target(vectors)
+            plain = {name: np.asarray(value) for name, value in values.items()}
+        return Drawn(vectors, log_p, gradients, np.asarray(log_q), plain)
+
+    def _placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """The vectors u of draws, and log |dz/du| at each."""
+        coordinates, compiled = self.coordinates, self.target.compiled
+
+        def placed(values: dict[str, jax.Array], data: Any) -> Any:
+            return mapped(lambda one: coordinates.placed(one, data), values, what="one draw")
+
+        if "placed" not in compiled:
+            compiled["placed"] = quickly(placed)
+        own = {name: jnp.asarray(values[name], float) for name in coordinates.shapes}
+        found: tuple[jax.Array, jax.Array] = compiled["placed"](own, self.target.data)
+        return found
+
+
+def against(fit: Fit, model: Model | None = None) -> Against:
+    """The density a fit is judged against. Raises UnjudgedError where there is none.
+
+    `model` is the program of the fit as it was traced, where that is at hand and not augmented.
+    """
+    if not fit.has_data:
+        raise UnjudgedError("the file of the fit holds no data; pass them to lb.load")
+    if not fit.whole:
+        raise UnjudgedError("the fit keeps the factors of global sites alone")
+    with jax.enable_x64(True):
+        if model is None or fit.answer.augment:
+            assert fit.call.args is not None
+            model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
+        discrete = discrete_sites(model)
+        extra = [name for name in fit.sites if name not in model.latent]
+        family, parameters = _marginal(fit, [*discrete, *extra])
+        if discrete:
+            summation = enumerated(model)
+            model = trace_model(summation.function, *summation.call)
+        return Against(_target(model, family), family, parameters)
+
+
+def _marginal(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
+    found = marginal_without(fit.q.family, fit.q.parameters, sites)
+    if found is None:
+        raise UnjudgedError(
+            f"q has no density of the other sites without {', '.join(sites)}, which have a factor "
+            "with them"
+        )
+    return found
+
+
+def _target(model: Model, family: Variational) -> Target:
+    """Log p, in the coordinates of q where q is a Gaussian."""
+    if not isinstance(family, UnconstrainedGaussian):
+        return target_for(model)
+    own = family.coordinates
+    numbers = {n: np.asarray(a) for n, a in family.data.items() if n not in model.arguments.data}
+    return target_for(model, None, own.noncentred, numbers)

@@ -1,0 +1,15 @@
+"""Judging a fit: what stands in the way of it."""
+
+from __future__ import annotations
+
+from lowerbound.errors.roots import LowerboundError
+
+
+class UnjudgedError(LowerboundError):
+    """A fit cannot be compared with the posterior at draws of its q."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The fit cannot be judged at draws of its q: {reason}.\n"
+            "Expected a fit whose q has a density of all continuous sites, with its data."
+        )
