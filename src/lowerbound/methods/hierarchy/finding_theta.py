@@ -12,9 +12,9 @@ from jax import Array
 
 from lowerbound.compiled import quickly
 from lowerbound.errors import NoPredictorsError
-from lowerbound.methods.hierarchy.flat_program import Name, flattened
 from lowerbound.methods.hierarchy.predictors import Predictors
-from lowerbound.methods.hierarchy.splitting import split
+from lowerbound.methods.hierarchy.reading.flat_program import Name, flattened
+from lowerbound.methods.hierarchy.reading.splitting import split
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates

@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import jit, quickly
-from lowerbound.methods.hierarchy.flat_program import Name
-from lowerbound.methods.hierarchy.splitting import Split
+from lowerbound.methods.hierarchy.reading.flat_program import Name
+from lowerbound.methods.hierarchy.reading.splitting import Split
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
 

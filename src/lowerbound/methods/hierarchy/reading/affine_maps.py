@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array, lax
 
 from lowerbound.errors import NoPredictorsError
-from lowerbound.methods.hierarchy.element_maps import moved, moved_inputs
-from lowerbound.methods.hierarchy.flat_program import Atom, Known, Name, Operation
+from lowerbound.methods.hierarchy.reading.element_maps import moved, moved_inputs
+from lowerbound.methods.hierarchy.reading.flat_program import Atom, Known, Name, Operation
 
 MOST_ENTRIES = 50_000_000
 

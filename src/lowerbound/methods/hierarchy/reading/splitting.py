@@ -14,9 +14,16 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from lowerbound.errors import CodeRangeError, NoPredictorsError
-from lowerbound.methods.hierarchy.affine_maps import Maps
-from lowerbound.methods.hierarchy.element_maps import MOVED, moved, placed_inputs
-from lowerbound.methods.hierarchy.flat_program import (
+from lowerbound.methods.hierarchy.reading.affine_maps import Maps
+from lowerbound.methods.hierarchy.reading.dependence_kinds import (
+    AFFINE,
+    CURVED,
+    DATA,
+    kind_of,
+    kinds_of,
+)
+from lowerbound.methods.hierarchy.reading.element_maps import MOVED, moved, placed_inputs
+from lowerbound.methods.hierarchy.reading.flat_program import (
     Atom,
     FlatProgram,
     Known,
@@ -26,7 +33,6 @@ from lowerbound.methods.hierarchy.flat_program import (
     held,
 )
 
-DATA, THETA, AFFINE, CURVED = range(4)  # what a value depends on: z is in the last two
 NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
 
 ELEMENTWISE = frozenset(
@@ -82,12 +88,12 @@ def split(
 
     `known` evaluates values that depend on data alone. Raises NoPredictorsError.
     """
-    kinds = _kinds(flat, theta, tuple(z.values()))
+    kinds = kinds_of(flat, theta, tuple(z.values()))
     reading = _Reading(flat, kinds)
     cut = reading.cut()
     wanted = reading.places(cut)
     places = dict(zip(wanted, known(wanted), strict=True))
-    maps = Maps(reading.makers, lambda atom: _of(kinds, atom) == AFFINE, places)
+    maps = Maps(reading.makers, lambda atom: kind_of(kinds, atom) == AFFINE, places)
     first = 0
     for name in z.values():
         maps.start(name, first)
@@ -114,42 +120,6 @@ def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, 
             raise CodeRangeError(names, array.shape[axis], int(beyond.flat[0]))
 
 
-def _of(kinds: Mapping[Name, int], atom: Atom) -> int:
-    return DATA if isinstance(atom, Known) else kinds[atom]
-
-
-def _kinds(flat: FlatProgram, theta: Sequence[Name], z: Sequence[Name]) -> dict[Name, int]:
-    """What every value depends on."""
-    kinds = dict.fromkeys(flat.inputs, DATA)
-    kinds |= dict.fromkeys(theta, THETA) | dict.fromkeys(z, AFFINE)
-    for one in flat.operations:
-        given = [_of(kinds, atom) for atom in one.inputs]
-        worst = max(given, default=DATA)
-        if worst == AFFINE and not _stays_affine(one, given):
-            worst = CURVED
-        kinds |= dict.fromkeys(one.outputs, worst)
-    return kinds
-
-
-def _stays_affine(one: Operation, given: Sequence[int]) -> bool:
-    """Whether an operation on affine inputs has affine outputs."""
-    if not all(np.issubdtype(name.dtype, np.floating) for name in one.outputs):
-        return False
-    if one.kind in ("add", "sub", "add_any", "neg", "reduce_sum", "cumsum"):
-        return True
-    if one.kind in ("convert_element_type", "copy"):
-        return True
-    if one.kind == "mul" or one.kind == "dot_general":
-        return min(given) < AFFINE
-    if one.kind == "div":
-        return given[1] < AFFINE
-    if one.kind == "triangular_solve":
-        return given[0] < AFFINE
-    if one.kind in MOVED:
-        return all(given[number] == DATA for number in placed_inputs(one))
-    return False
-
-
 @dataclass(eq=False)
 class _Reading:
     """A program read from its output down to the predictors."""
@@ -162,7 +132,7 @@ class _Reading:
         self.makers = self.flat.makers
 
     def kind(self, atom: Atom) -> int:
-        return _of(self.kinds, atom)
+        return kind_of(self.kinds, atom)
 
     def cut(self) -> tuple[Name, ...]:
         """The affine values that curved operations begin at, and those that are summed."""
@@ -346,7 +316,7 @@ class _Owners:
         if inner is None:
             return self._all(one, given)
         flat = flattened(ClosedJaxpr(*inner))
-        kinds = _kinds(flat, (), flat.inputs)
+        kinds = kinds_of(flat, (), flat.inputs)
         kinds = {name: CURVED if kind else DATA for name, kind in kinds.items()}
         inside = _Owners(_Reading(flat, kinds), {}, ())
         inside.found.update(zip(flat.inputs, given, strict=True))
