@@ -19,8 +19,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
 
 from benchmarks.timing import verdict
-from lowerbound.family.numerics.elimination import Factor, Pattern
-from lowerbound.family.numerics.gram import gram_pattern
+from lowerbound.family.sparse.elimination import Factor, Pattern
+from lowerbound.family.sparse.gram import gram_pattern
 
 PATH = Path(__file__).resolve().parents[2] / "shared" / "data" / "mixed" / "insteval.npz"
 REPETITIONS = 7

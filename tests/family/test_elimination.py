@@ -9,9 +9,9 @@ from scipy.stats import chi2
 
 from lowerbound.compute.threads import one_thread
 from lowerbound.errors import ArgumentError, TooDenseError
-from lowerbound.family.numerics import elimination, independent_sets
-from lowerbound.family.numerics.elimination import Pattern
-from lowerbound.family.numerics.stages import Stage
+from lowerbound.family.sparse import elimination, independent_sets
+from lowerbound.family.sparse.elimination import Pattern
+from lowerbound.family.sparse.stages import Stage
 
 FAILURE_RATE = 1e-6  # of each statistical assertion, at its fixed seed
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowerbound.family.numerics import gram as module
-from lowerbound.family.numerics.gram import gram_pattern
+from lowerbound.family.sparse import gram as module
+from lowerbound.family.sparse.gram import gram_pattern
 
 
 @st.composite

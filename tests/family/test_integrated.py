@@ -20,8 +20,8 @@ import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.family_records import family_from, family_record
-from lowerbound.family.numerics.elimination import Pattern
 from lowerbound.family.q import Q
+from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.methods.hierarchy.integration import integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.surface import Solved

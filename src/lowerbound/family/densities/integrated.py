@@ -25,9 +25,9 @@ from numpyro.distributions import Distribution
 
 from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
-from lowerbound.family.numerics.elimination import Factor, Pattern
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import additive_kernel
+from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]

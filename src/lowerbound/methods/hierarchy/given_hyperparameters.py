@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowerbound.family.numerics.elimination import Factor, Pattern
-from lowerbound.family.numerics.gram import Gram, gram_pattern
+from lowerbound.family.sparse.elimination import Factor, Pattern
+from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 

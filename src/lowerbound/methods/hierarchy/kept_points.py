@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from lowerbound.family.densities.integrated import PATTERN, Integrated
-from lowerbound.family.numerics.elimination import Pattern
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import errors_left_out
+from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.rewrite.coordinates import Coordinates
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.numerics.fronts import Eliminated, Front
+from lowerbound.family.sparse.fronts import Eliminated, Front
 
 __all__ = ["Dense", "DenseFactor", "Factor", "Stage"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowerbound.errors import ArgumentError, TooDenseError
-from lowerbound.family.numerics.fronts import Front
-from lowerbound.family.numerics.gram import distinct
-from lowerbound.family.numerics.independent_sets import blocks_of
-from lowerbound.family.numerics.stages import Dense, Factor, Stage
+from lowerbound.family.sparse.fronts import Front
+from lowerbound.family.sparse.gram import distinct
+from lowerbound.family.sparse.independent_sets import blocks_of
+from lowerbound.family.sparse.stages import Dense, Factor, Stage
 
 __all__ = ["Factor", "Pattern"]
 
