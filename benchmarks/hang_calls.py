@@ -118,17 +118,20 @@ def cases() -> dict[str, Case]:
     wide = _regression(100, 40)
     binary = {"X": wide["X"][:, :12], "y": (wide["y"] > 0).astype(float)}
     points = _rng().normal(size=(300, 6)) + 4 * (np.arange(300) % 3)[:, None]
+    groups = _grouped(120, 4, 30)
     times = np.sort(_rng().uniform(0, 5, size=(8, 20)), axis=1)
     gp = {"X": times, "x": np.sin(times) + 0.3 * _rng().normal(size=times.shape)}
     return {
         "exact": Case(conjugate_regression, wide, few=("X",)),
         "grid": Case(regression, wide, few=("X",)),
-        "grid of two": Case(mixed, _grouped(120, 4, 30), few=("X", "group")),
+        "grid of two": Case(mixed, groups, few=("X", "group")),
         "sweeps": Case(wishart_mixture, {"X": points, "K": 4}, lb.CAVI(restarts=6), few=("X",)),
         "minibatches": Case(
             wishart_mixture, {"X": points, "K": 4}, lb.SVI(batch_size=64, steps=60), few=("X",)
         ),
         "augmented": Case(logistic, binary, few=("X",)),
+        "integrated": Case(mixed, groups, lb.Integrated(), few=("X", "group")),
+        "integrated, curved": Case(logistic, binary, lb.Integrated(), few=("X",)),
         "vectors of groups": Case(correlated_groups, _grouped(150, 4, 15), few=("X", "group")),
         "Gaussian": Case(vectors, gp, lb.Gaussian()),
         "automatic": Case(vectors, gp),

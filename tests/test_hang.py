@@ -10,7 +10,12 @@ from benchmarks import hang
 
 
 @pytest.mark.parametrize(
-    "name", ["grid", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sweeps", "exact"))]
+    "name",
+    [
+        "grid",
+        "integrated, curved",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("sweeps", "exact", "integrated")),
+    ],
 )
 def test_nothing_hangs_on_two_threads_and_no_kernel_divides_its_batch(
     name: str, capsys: pytest.CaptureFixture[str]
