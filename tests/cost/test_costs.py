@@ -17,7 +17,14 @@ import pytest
 import lowerbound as lb
 from lowerbound import api
 from lowerbound.compiled import equations
-from lowerbound.cost import Alternative, Cost, Work, allowance, at_most, machine
+from lowerbound.cost import (
+    Alternative,
+    Cost,
+    Work,
+    allowance,
+    at_most,
+    machine,
+)
 from lowerbound.errors import (
     ConvergenceWarning,
     LadderWarning,
@@ -29,8 +36,7 @@ from lowerbound.errors import (
 from lowerbound.ladder.costs import cheaper, work_of
 from lowerbound.methods.gaussian.climbing.climbs import starts_of
 from lowerbound.methods.gaussian.noisy import EFFORTS, NoisyAscent, affordable_effort
-from lowerbound.methods.gaussian.target import QUICK_BELOW, counts_of, is_quick, target_for
-from lowerbound.methods.rewriting.summed_out import summed_problem
+from lowerbound.methods.gaussian.target import QUICK_BELOW, is_quick, target_for
 from lowerbound.model import trace_model
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import ended
@@ -122,21 +128,6 @@ def test_a_plan_says_what_it_costs_and_what_is_cheaper(model, args, other, capsy
     assert plan.cheaper.cost.seconds < plan.cost.seconds
     method = eval(plan.cheaper.method)  # the line of code is a method that fits
     assert np.isfinite(lb.fit(model, *args, method=method).elbo)
-
-
-def test_more_rows_more_numbers_and_more_nodes_cost_more():
-    with jax.enable_x64(True):
-
-        def work(model, *args, method):
-            return work_of(Problem(model, args), method)
-
-        short = work(recursion, SERIES, method=lb.Gaussian())
-        long = work(recursion, np.tile(SERIES, 50), method=lb.Gaussian())
-        assert long.numbers > 3 * short.numbers
-        grid = work(schools, SIGMA, EFFECTS, method=lb.Given(("tau",)))
-        finer = work(schools, SIGMA, EFFECTS, method=lb.Given(("mu", "tau")))
-        assert finer.numbers > grid.numbers
-        assert work(recursion, SERIES, method=lb.CAVI()) is None  # it has no such fit
 
 
 def test_rows_by_the_hundred_thousand_are_cheaper_in_batches():
@@ -245,41 +236,6 @@ def test_fewer_starts_are_looked_for_where_a_point_is_dear():
 def test_work_that_stops_costs_no_more_than_its_time():
     endless = Work(100.0, 1e30, most=150.0)
     assert endless.cost.seconds == 150.0
-
-
-def written_out(y):
-    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
-    for t in range(len(y)):
-        level = 0.5 * level + 0.1
-        numpyro.sample(f"y{t}", dist.Normal(level, sigma), obs=y[t])
-
-
-def test_long_programs_and_more_starts_cost_more():
-    with jax.enable_x64(True):
-
-        def work(y, method):
-            return work_of(Problem(written_out, (y,)), method)
-
-        short, long = (work(SERIES[:n], lb.Given(("sigma",))) for n in (4, 40))
-        assert long.operations > 1.5 * short.operations
-        one, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 6))
-        assert six.numbers == pytest.approx(6 * one.numbers)
-
-
-def test_the_cost_of_a_sum_is_that_of_the_program_without_discrete_sites():
-    def mixture(y):
-        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]))
-        with numpyro.plate("rows", len(y)):
-            z = numpyro.sample("z", dist.Bernoulli(0.5))
-            numpyro.sample("y", dist.StudentT(4.0, mu[z], 1.0), obs=y)
-
-    with jax.enable_x64(True):
-        problem = Problem(mixture, (SERIES,))
-        found = work_of(problem, lb.Gaussian())
-        counts = counts_of(summed_problem(problem)[1].model)
-    assert found.operations > 3 * counts.operations  # its gradient is compiled for several uses
-    assert found.bytes < 1e8
 
 
 def twisted(y):

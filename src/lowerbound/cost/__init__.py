@@ -6,7 +6,7 @@ maps over many points in parts that fit in memory; a refusal, with the numbers, 
 
 from lowerbound.cost.allowance import AFFORDABLE, Allowance, allowance, at_most
 from lowerbound.cost.estimate import Cost
-from lowerbound.cost.jaxpr_cost import numbers_computed, peak_bytes
+from lowerbound.cost.jaxpr_cost import numbers_computed, peak_bytes, products_computed
 from lowerbound.cost.memory import Limits, limits
 from lowerbound.cost.parts import affordable_count, check_fits, mapped, run_bytes
 from lowerbound.cost.speed import Machine, machine
@@ -25,6 +25,7 @@ __all__ = [
     "Limits",
     "limits",
     "numbers_computed",
+    "products_computed",
     "peak_bytes",
     "affordable_count",
     "check_fits",

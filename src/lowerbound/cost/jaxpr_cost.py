@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,15 +29,41 @@ _CALLS: Final = frozenset({"jit", "pjit", "closed_call", "custom_jvp_call", "cus
 
 def numbers_computed(jaxpr: Any) -> int:
     """How many numbers one run of a program computes, loops of known length included."""
+    return _summed(jaxpr, lambda equation: sum(math.prod(v.aval.shape) for v in equation.outvars))
+
+
+def products_computed(jaxpr: Any) -> int:
+    """How many products of two numbers are in the linear algebra of one run of a program."""
+    return _summed(jaxpr, _products)
+
+
+def _summed(jaxpr: Any, of: Callable[[Any], int]) -> int:
+    """The sum over all operations that one run carries out."""
     total = 0
     for equation in jaxpr.eqns:
-        inner = sum(numbers_computed(part) for part in jaxprs_in_params(equation.params))
+        inner = sum(_summed(part, of) for part in jaxprs_in_params(equation.params))
         if inner:
             unknown = UNKNOWN_LENGTH if equation.primitive.name == "while" else 1
             total += inner * int(equation.params.get("length", unknown) or 1)
         else:
-            total += sum(math.prod(v.aval.shape) for v in equation.outvars)
+            total += of(equation)
     return total
+
+
+def _products(equation: Any) -> int:
+    """Those of one operation: each number of the result is a sum over an axis, or over half."""
+    shape: tuple[int, ...] = (
+        getattr(equation.invars[0].aval, "shape", ()) if equation.invars else ()
+    )
+    computed = sum(math.prod(v.aval.shape) for v in equation.outvars)
+    name = equation.primitive.name
+    if name == "dot_general":
+        (axes, _), _ = equation.params["dimension_numbers"]
+        return int(computed * math.prod(shape[axis] for axis in axes))
+    return int(computed * shape[-1]) // 2 if name in _FACTORS else 0
+
+
+_FACTORS: Final = frozenset({"cholesky", "triangular_solve", "lu", "eigh", "svd"})
 
 
 def peak_bytes(jaxpr: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import jax
@@ -17,13 +18,14 @@ import numpy as np
 from lowerbound.compiled import equations
 from lowerbound.compute.engine import QUICK_BELOW, derived
 from lowerbound.cost import AFFORDABLE, Alternative, Work, limits, numbers_computed
+from lowerbound.joint import Block
 from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.ladder.rungs import Chosen
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.climbing.over_draws import draw_sizes
+from lowerbound.methods.gaussian.sparse.sparse_newton import Surface
 from lowerbound.methods.gaussian.sparse.sparsity import work as factor_work
-from lowerbound.methods.gaussian.target import QUICK_BELOW as QUICK_DENSITY
 from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.gaussian.unconstrained_methods import (
     FULL_BELOW,
@@ -37,11 +39,10 @@ from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.partial.over import Over
-from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Memoized
-from lowerbound.model import Model
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem
 
@@ -50,17 +51,25 @@ NODES: Final = {1: 265, 2: 700, 3: 1700}
 SWEEPS, CURVED_SWEEPS, EXACT_SWEEPS = 60, 10, 2
 STARTED, FIRST, SECOND = 15, 15, 8  # iterations of the starts, and over the draws of two stages
 QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
+LINE = 3000  # numbers of a quadrature on the line: panels, and rounds that place them
+KINDS = 4  # sweeps that starts of several kinds take as long to compile as
 SWEPT = 6  # numbers of a sweep for each of the program
 NODE = 60_000  # numbers that the solution of a node costs at least
-LAPACK, OUTER = 90, 75  # flops for size^3 of a node's factor, and size^2 of a draw
+LAPACK, OUTER = 90, 8  # flops for size^3 of a node's factor, and size^2 of a draw
+GRADIENT, UNOPTIMISED = 0.8, 4.5  # numbers of a gradient for one of log p, by its compilation
+PRODUCT = 0.2  # numbers that a product within linear algebra counts for
+FEW, MOST_STEPS = 6, 6  # dimensions that a Gaussian fits soon; most steps against those it takes
+GRID_STEPS = 4  # of a Gaussian at a node, from the solution of another
+ROUNDS = 100  # of a Gaussian and of sweeps in turn
 DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
-HELD = 3.0  # numbers of a point that are alive, for each that is computed
-NOISY = 25_000  # gradients of noisy steps
-WIDE_GRADIENTS, WIDE_CURVED, WIDE_STEPS = 3000, 300, 100  # of Newton's: points, curved ones, steps
-PARAMETERS = 0.4  # the part of a log density's operations that computes its parameters
+HELD = 1.2  # numbers of a point that are alive, for each that is computed
+NOISY = 40_000  # gradients of noisy steps: forty windows, and those that find the rate
+# Newton's steps for many numbers, their points, and those with second derivatives: cheap, and dear.
+WIDE, DEAR = (150, 4500, 2000), (45, 2000, 400)
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
 BATCH_STEPS = 400  # of minibatches
-CLIMBED, ALONG, POINTS = 10, 10, 32  # solutions up to the mode, for each number, and around it
+CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number, along and around
+SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
 NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 DRAWN = 16  # draws of a step of score functions, and their steps
@@ -121,16 +130,11 @@ def _size(work: Work) -> float:
 class _Program:
     """A problem with the counts that its work depends on."""
 
-    def __init__(self, problem: Problem, counted: Callable[[Model], Counts] | None = None) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         model = self.model = problem.model
-        if counted is None:
-            jaxpr = trace_program(model).jaxpr.jaxpr
-            self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
-        else:
-            found = counted(model)
-            self.operations = int(PARAMETERS * found.operations)
-            self.numbers = int(PARAMETERS * found.numbers)
+        jaxpr = trace_program(model).jaxpr.jaxpr
+        self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
         self.data = sum(int(np.size(a)) for a in model.arguments.data.values())
         discrete = [s for s in model.latent.values() if s.support_values is not None]
         self.states = math.prod(len(np.asarray(s.support_values)) for s in discrete)
@@ -144,10 +148,11 @@ class _Program:
         return None if structure.residuals else self.sweeps(structure, method.restarts)
 
     def augmented(self, method: Augmented) -> Work | None:
-        """Coordinate ascent on the augmented program: about as much."""
-        structure = self.problem.joint.structure
+        """Coordinate ascent on the augmented program."""
         inner = method.method
-        return self.sweeps(structure, inner.restarts) if isinstance(inner, CAVI) else None
+        if not isinstance(inner, CAVI):
+            return None
+        return _Program(augmented_problem(self.problem, dict(method.choices))).ascent(inner)
 
     @property
     def derived(self) -> float:
@@ -158,21 +163,25 @@ class _Program:
         """Coordinate ascent, of some starts together."""
         curved = any(summand.curved for summand in structure.summands)
         alone = all(len(summand.blocks) <= 1 for summand in structure.summands)
-        free = sum(block.family.free_form for block in structure.blocks)
-        compiled = 220 + 50 * len(structure.summands) + 300 * curved + 100 * free + self.derived
+        free = [block for block in structure.blocks if block.family.free_form]
+        # Starts of several kinds are a program of several times the updates of a sweep.
+        compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + self.derived
+        compiled = 220 + compiled * (KINDS if starts > 1 else 1)
         sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
         each = SWEPT * (self.numbers + self.data) * self.states + NODE
         each += QUADRATURE * self.rows * curved
+        each += LINE * sum(math.prod(block.batch_shape) for block in free)
         large = self.data + self.size > QUICK_BELOW
         bytes_held = 8.0 * 3 * starts * (self.numbers * self.states + self.data + self.size)
         compiled *= OPTIMISED if large else 1.0
-        return Work(compiled, starts * sweeps * each, 0.0, bytes_held)
+        factors = LAPACK * sum(map(_cubed, structure.blocks))
+        return Work(compiled, starts * sweeps * each, starts * sweeps * factors, bytes_held)
 
     def grid(self, method: Given) -> Work:
         """Scalars on a grid, and the rest at every node."""
         sites = tuple(method.sites)
         if isinstance(method.method, Gaussian):
-            return self._summed()._gaussians(method.method, sites)
+            return self._gaussians(method.method, sites)
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
             return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
@@ -189,25 +198,46 @@ class _Program:
         """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
         found = predictors_for(self.problem, tuple(method.sites or ()))
         surface = surface_for(self.problem, found)
-        solved = CLIMBED + ALONG * found.dimension + (method.points or POINTS)
+        points = method.points or POINTS * found.dimension
+        solved = CLIMBED + ALONG * found.dimension + points
         steps = 1 if found.is_quadratic else NEWTON
         nodes = 2 if found.is_quadratic else QUADRATURE_NODES
         entries, pairs = len(surface.gram.rows), len(surface.gram.place)
-        each = steps * (nodes * TERM * found.count + PAIR * pairs + NODE)
+        each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
         flops = solved * steps * float(surface.pattern.dense) ** 3
-        held = 8.0 * (POINTS * entries + 4 * pairs + 6 * found.count)
+        held = 8.0 * (points * entries + 4 * pairs + 6 * found.count)
         compiled = 900.0 + 3 * self.operations
         return Work(compiled, solved * each, flops, held)
 
     def partly(self, method: Over) -> Work:
-        """A Gaussian of some sites: about as one of all."""
-        return self._gaussians(method.method)
+        """A Gaussian of some sites: as one of all, with sweeps over the others in every round."""
+        work = self._gaussians(method.method)
+        given = [self.model.latent[name].shape for name in method.sites]
+        rest = self.size - sum(map(math.prod, given))
+        return replace(work, flops=work.flops + ROUNDS * SWEEPS * LAPACK * float(rest) ** 3)
 
-    def _summed(self) -> _Program:
-        """The program that a Gaussian is fitted to: discrete sites are summed out of it."""
-        if self.states == 1:
-            return self
-        return _Program(summed_problem(self.problem)[1], counts_of)
+    @cached_property
+    def continuous(self) -> Problem:
+        """The problem that a Gaussian is fitted to: discrete sites are summed out of it."""
+        return self.problem if self.states == 1 else summed_problem(self.problem)[1]
+
+    @cached_property
+    def density(self) -> Counts:
+        """What log p on the unconstrained space costs."""
+        return counts_of(self.continuous.model)
+
+    @property
+    def gradient(self) -> float:
+        """The numbers that log p and its gradient at a point are worth."""
+        found = self.density
+        computed = found.numbers + PRODUCT * found.products
+        return computed * (UNOPTIMISED if found.is_quick else GRADIENT)
+
+    @property
+    def climbing(self) -> float:
+        """The operations that are compiled for a log density and its gradient, several times."""
+        found = self.density
+        return (700.0 + 3.6 * found.operations) * (1.0 if found.is_quick else 1.5)
 
     def gaussian(self, method: UnconstrainedMethod) -> Work:
         """A Gaussian on the unconstrained space."""
@@ -215,49 +245,46 @@ class _Program:
             steps = SCORE_STEPS * DRAWN
             numbers = float(self.numbers * self.states)
             return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
-        return self._summed()._gaussians(method)
+        return self._gaussians(method)
 
     def _gaussians(self, method: UnconstrainedMethod, sites: Sequence[str] = ()) -> Work:
         """One Gaussian, or one at every node of a grid over some sites."""
-        numbers, size = float(self.numbers * self.states), self.size
+        size = self.density.size
         if not sites and isinstance(method, Gaussian) and method.is_wide(size):
             return self._wide(method)
-        rest = size - len(sites)
-        compiled = 700.0 + 9 * self.operations
-        compiled *= 1.5 if numbers > QUICK_DENSITY else 1.0
+        rest, compiled = size - len(sites), self.climbing
         gradients = float(method.starts * 2 * size * STARTED)
         if sites:
             draws = max(DRAWS, 4 * rest)
-            gradients += NODES[len(sites)] * CURVED_SWEEPS * draws
+            gradients += NODES[len(sites)] * GRID_STEPS * draws
             compiled += 600
         elif not isinstance(method, Laplace):
             first, second, *_ = [*draw_sizes(method, size), 0]
             gradients += FIRST * first + SECOND * second
+            # Posteriors of many numbers are further from a Gaussian: more steps, up to the limits.
+            gradients *= float(np.clip(size / FEW, 1.0, MOST_STEPS))
         flops = gradients * OUTER * float(rest) ** 2
-        return Work(compiled, gradients * numbers + 5e7, flops, self.batch_bytes)
+        return Work(compiled, gradients * self.gradient + 5e7, flops, self.batch_bytes)
 
     @property
     def batch_bytes(self) -> float:
         """The bytes of a batch of points with their gradients, which is at most what is free."""
-        data = max((int(np.size(a)) for a in self.model.arguments.data.values()), default=1)
-        numbers = self.numbers * self.states
-        batch = Counts(self.operations, numbers, self.size, data).batch
-        return min(8.0 * HELD * batch * numbers, limits().budget)
+        return min(8.0 * HELD * self.density.batch * self.density.numbers, limits().budget)
 
     def _wide(self, method: Gaussian) -> Work:
         """A Gaussian of many numbers: by second derivatives where that pays, else by noise."""
         # Only a plan looks at the second derivatives: what is cheaper is not worth a look.
-        _, wide = self.problem.known(("wide", method)) or (None, None)
-        numbers = float(self.numbers * self.states)
-        compiled = 1.5 * (700.0 + 9 * self.operations)
-        if wide is None:
-            return Work(compiled, NOISY * numbers + 5e7, 0.0, self.batch_bytes)
+        target, wide = self.continuous.known(("wide", method)) or (None, None)
+        compiled, each = 1.5 * self.climbing, self.gradient
+        if target is None or wide is None:
+            return Work(compiled, NOISY * each + 5e7, 0.0, self.batch_bytes)
         sparsity = wide.sparsity
+        steps, points, curved = DEAR if Surface(target, sparsity).dear else WIDE
         directions = sum(map(len, sparsity.directions))
-        computed = (WIDE_GRADIENTS + WIDE_CURVED * directions) * numbers
-        each = factor_work(sparsity.border, sparsity.local, sparsity.width)
-        held = 8.0 * directions * self.size + self.batch_bytes
-        return Work(compiled, computed + 5e7, WIDE_STEPS * each, held)
+        computed = (points + curved * directions) * each + steps * NODE * sparsity.size
+        factor = factor_work(sparsity.border, sparsity.local, sparsity.width)
+        held = 8.0 * directions * sparsity.size + self.batch_bytes
+        return Work(compiled, computed + 5e7, steps * factor, held)
 
     def batches(self, method: SVI | Memoized) -> Work:
         """Minibatches: steps over some of the rows."""
@@ -270,6 +297,12 @@ class _Program:
         each = SWEPT * (self.numbers + self.data) * self.states * share + NODE
         compiled = 600 + 100 * len(structure.summands)
         return Work(compiled, steps * each, 0.0, 8.0 * 3 * share * self.data)
+
+
+def _cubed(block: Block) -> float:
+    """The numbers of a Gaussian factor cubed, for every one that a block holds."""
+    size = int(block.static.get("dim", 1)) if block.is_vector else 1
+    return math.prod(block.batch_shape) * float(size) ** 3 if size > 1 else 0.0
 
 
 # What each kind of method takes.

@@ -21,7 +21,13 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from lowerbound.compiled import equations, jit, quickly, settled
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
-from lowerbound.cost import affordable_count, allowance, machine, numbers_computed
+from lowerbound.cost import (
+    affordable_count,
+    allowance,
+    machine,
+    numbers_computed,
+    products_computed,
+)
 from lowerbound.errors import TooLongToCompileError, TooSlowError
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
@@ -131,8 +137,11 @@ def is_quick(jaxpr: Any) -> bool:
     """Whether a density is compiled quickly: it is small, or many small operations (a loop that
     the program has unrolled), on which the compiler's optimisation takes longer than it saves.
     """
-    most = max(QUICK_BELOW, QUICK_PER_EQUATION * equations(jaxpr))
-    return numbers_computed(jaxpr) <= most
+    return _quick(equations(jaxpr), numbers_computed(jaxpr))
+
+
+def _quick(operations: int, numbers: int) -> bool:
+    return numbers <= max(QUICK_BELOW, QUICK_PER_EQUATION * operations)
 
 
 def value_and_gradient(closed: ClosedJaxpr, data: dict[str, Any]) -> Any:
@@ -167,7 +176,8 @@ def target_for(
         _programs.popitem(last=False)
     largest = max((int(np.size(a)) for a in data.values()), default=1)
     operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)
-    found = Counts(operations, computed, coordinates.size, largest)
+    products = products_computed(closed.jaxpr)
+    found = Counts(operations, computed, coordinates.size, largest, products)
     _counts.setdefault(model, found)
     batch = found.batch
     if batch * found.numbers > ROUGHLY:
@@ -181,13 +191,20 @@ def target_for(
 class Counts:
     """What a log density costs: its operations and the numbers that it computes.
 
-    `size` is that of its vector, `data` that of its largest array of data.
+    `size` is that of its vector, `data` that of its largest array of data; `products` are those of
+    its linear algebra.
     """
 
     operations: int
     numbers: int
     size: int
     data: int
+    products: int = 0
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is compiled quickly, without the optimisation that makes runs faster."""
+        return _quick(self.operations, self.numbers)
 
     @property
     def batch(self) -> int:

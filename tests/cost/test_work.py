@@ -1,0 +1,156 @@
+"""What work is counted for a method: operations, numbers and products, before any is done."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import lowerbound as lb
+from lowerbound.cost import products_computed
+from lowerbound.ladder.costs import work_of
+from lowerbound.methods.gaussian.target import counts_of
+from lowerbound.methods.rewriting.augmenting import augmented_problem
+from lowerbound.methods.rewriting.summed_out import summed_problem
+from lowerbound.run.problem import Problem
+
+RNG = np.random.default_rng(0)
+SERIES = np.cumsum(RNG.normal(size=40))
+SIGMA = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+
+
+def schools(sigma, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    with numpyro.plate("schools", len(sigma)):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+def recursion(y):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    expected = w[0] * jnp.tanh(w[1] * y[:-1] + w[2])
+    numpyro.sample("y", dist.Normal(expected, 1.0), obs=y[1:])
+
+
+def test_products_are_those_of_linear_algebra_loops_included():
+    def products(function, *shapes):
+        return products_computed(jax.make_jaxpr(function)(*map(np.zeros, shapes)).jaxpr)
+
+    def repeated(a):
+        return jax.lax.scan(lambda carry, _: (a @ carry, None), a[:, 0], None, length=7)[0]
+
+    assert products(jnp.matmul, (3, 4), (4, 5)) == 3 * 4 * 5
+    assert products(jax.vmap(jnp.dot), (10, 6), (10, 6)) == 60
+    assert products(jnp.linalg.cholesky, (6, 6)) == 6**3 // 2
+    assert products(repeated, (4, 4)) == 7 * 16
+    assert products(lambda x: jnp.exp(x) * x, (9,)) == 0
+
+
+def test_more_rows_more_numbers_and_more_nodes_cost_more():
+    with jax.enable_x64(True):
+
+        def work(model, *args, method):
+            return work_of(Problem(model, args), method)
+
+        short = work(recursion, SERIES, method=lb.Gaussian())
+        long = work(recursion, np.tile(SERIES, 50), method=lb.Gaussian())
+        assert long.numbers > 3 * short.numbers
+        grid = work(schools, SIGMA, EFFECTS, method=lb.Given(("tau",)))
+        finer = work(schools, SIGMA, EFFECTS, method=lb.Given(("mu", "tau")))
+        assert finer.numbers > grid.numbers
+        assert work(recursion, SERIES, method=lb.CAVI()) is None  # it has no such fit
+
+
+def written_out(y):
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    for t in range(len(y)):
+        level = 0.5 * level + 0.1
+        numpyro.sample(f"y{t}", dist.Normal(level, sigma), obs=y[t])
+
+
+def test_long_programs_and_more_starts_cost_more():
+    with jax.enable_x64(True):
+
+        def work(y, method):
+            return work_of(Problem(written_out, (y,)), method)
+
+        short, long = (work(SERIES[:n], lb.Given(("sigma",))) for n in (4, 40))
+        assert long.operations > 1.5 * short.operations
+        one, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 6))
+        assert six.numbers == pytest.approx(6 * one.numbers)
+
+
+def test_starts_of_several_kinds_take_longer_to_compile():
+    with jax.enable_x64(True):
+        problem = Problem(written_out, (SERIES[:4],))
+        one, two, six = (work_of(problem, lb.CAVI(restarts=n)) for n in (1, 2, 6))
+    assert two.operations == six.operations > 2 * one.operations
+
+
+def test_an_augmented_program_costs_what_coordinate_ascent_on_it_does():
+    def logistic(x, y):
+        beta = numpyro.sample("beta", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Bernoulli(logits=x @ beta), obs=y)
+
+    x = RNG.normal(size=(30, 2))
+    method = lb.Augmented({"y": "polya-gamma"}, lb.CAVI())
+    with jax.enable_x64(True):
+        problem = Problem(logistic, (x, (x[:, 0] > 0).astype(float)))
+        found = work_of(problem, method)
+        inner = work_of(augmented_problem(problem, {"y": "polya-gamma"}), lb.CAVI())
+    assert found == inner
+    assert found.operations > 0
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_gaussian_factors_cost_the_cube_of_their_numbers(size):
+    def correlated(x, y):
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 2.0))
+        beta = numpyro.sample("beta", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(x @ beta, tau**-0.5), obs=y)
+
+    def flops(count):
+        problem = Problem(correlated, (RNG.normal(size=(8, count)), SERIES[:8]))
+        return work_of(problem, lb.CAVI()).flops
+
+    with jax.enable_x64(True):
+        assert flops(2 * size) == pytest.approx(8 * flops(size))
+        assert flops(1) == 0.0
+
+
+def test_a_gaussian_of_many_numbers_takes_more_steps_than_one_of_few():
+    """A draw costs products in proportion to the square of the dimension: how many are drawn."""
+
+    def coupled(y):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
+        numpyro.sample("y", dist.StudentT(4.0, jnp.sin(z) * z[0], 1.0).to_event(1), obs=y)
+
+    def draws(size):
+        return work_of(Problem(coupled, (SERIES[:size],)), lb.Gaussian()).flops / size**2
+
+    with jax.enable_x64(True):
+        few, some, many, most = (draws(size) for size in (2, 4, 36, 40))
+    assert some < 1.2 * few  # as many steps, from more points
+    assert many > 5 * some
+    assert most < 1.2 * many  # at the limits of the steps
+
+
+def test_the_cost_of_a_sum_is_that_of_the_program_without_discrete_sites():
+    def mixture(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]))
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Bernoulli(0.5))
+            numpyro.sample("y", dist.StudentT(4.0, mu[z], 1.0), obs=y)
+
+    with jax.enable_x64(True):
+        problem = Problem(mixture, (SERIES,))
+        found = work_of(problem, lb.Gaussian())
+        counts = counts_of(summed_problem(problem)[1].model)
+    assert found.operations > 3 * counts.operations  # its gradient is compiled for several uses
+    assert found.bytes < 1e8
