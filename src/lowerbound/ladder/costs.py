@@ -62,7 +62,7 @@ FEW, MOST_STEPS = 6, 6  # dimensions that a Gaussian fits soon; most steps again
 GRID_STEPS = 4  # of a Gaussian at a node, from the solution of another
 ROUNDS = 100  # of a Gaussian and of sweeps in turn
 DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
-HELD = 1.2  # numbers of a point that are alive, for each that is computed
+HELD = 0.4  # numbers of a point that are alive, for each that is computed
 NOISY = 40_000  # gradients of noisy steps: forty windows, and those that find the rate
 # Newton's steps for many numbers, their points, and those with second derivatives: cheap, and dear.
 WIDE, DEAR = (150, 4500, 2000), (45, 2000, 400)
