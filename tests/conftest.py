@@ -3,6 +3,7 @@
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -52,6 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
 FOLDER = "LOWERBOUND_TESTS_COMPILED"
 # One small module of machine code, as `lowerbound.compiled.quickly` has it.
 UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+
+
+@pytest.fixture(autouse=True)
+def _unjudged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Verdicts have tests of their own, `judged`; elsewhere they would compile for nothing."""
+    from lowerbound.compute.computing import computing
+
+    with computing(verdicts=bool(request.node.get_closest_marker("judged"))):
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from lowerbound.check.judging import with_verdict
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, at_most
@@ -27,6 +28,7 @@ from lowerbound.errors import (
 from lowerbound.ladder.costs import expected
 from lowerbound.ladder.rungs import GRID, Chosen, chosen
 from lowerbound.methods.values import VALUES, is_auto
+from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
 from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
@@ -72,7 +74,15 @@ def fit(
         kept = as_checkpoint(checkpoint)
         keep = start_keeping(kept, problem, found.method, found.lines)
         fitted = _climbed(found, method, progress, keep, began)
-    return replace(fitted, plan=replace(fitted.plan, took=time.perf_counter() - began))
+        took = time.perf_counter() - began
+        fitted = with_verdict(fitted, took, _program(found))
+    return replace(fitted, plan=replace(fitted.plan, took=took))
+
+
+def _program(found: Chosen) -> Model | None:
+    """The program as it was traced, where it is that of the fit."""
+    problem = found.problem
+    return None if problem.streams or problem.has_parameters else problem.model
 
 
 def _climbed(
@@ -145,7 +155,9 @@ def resume(
     with heard():
         run = interrupted(directory, Problem(model, args, kwargs), VALUES)
         planned = run.method.plan(run.problem)
+        began = time.perf_counter()
         fitted = carry_out(planned, run.method, progress, run.keep, run.progress)
+        fitted = with_verdict(fitted, time.perf_counter() - began)
         return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
 
 

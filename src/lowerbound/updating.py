@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import jax
 
 from lowerbound.ascent import State
+from lowerbound.check.judging import with_verdict
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.errors import ArgumentError
@@ -61,7 +63,9 @@ def update(
         call = old.call_with(args, kwargs)
         problem = Problem(fit.call.function, *call, seed, current())
         planned = _planned(problem, old, chosen, note)
-        return carry_out(planned, chosen, progress)
+        began = time.perf_counter()
+        fitted = carry_out(planned, chosen, progress)
+        return with_verdict(fitted, time.perf_counter() - began)
 
 
 def _of_rows(method: Any, fit: Fit) -> ByRows:

@@ -6,6 +6,8 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import constraints
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
@@ -22,29 +25,9 @@ from lowerbound.family.variational import Parameters, Variational, marginal_with
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
+from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Draws of q with both densities: S rows of d numbers.
-
-    vectors: (S, d) on the unconstrained space. log_p: (S,), with the volume of the map in it;
-    gradients: (S, d), of log p. log_q: (S,), of the same numbers. values: the sites themselves.
-    """
-
-    vectors: np.ndarray
-    log_p: np.ndarray
-    gradients: np.ndarray
-    log_q: np.ndarray
-    values: dict[str, np.ndarray]
-
-    @property
-    def log_ratios(self) -> np.ndarray:
-        """Log p(x, z) - log q(z), whose average is the ELBO."""
-        ratios: np.ndarray = self.log_p - self.log_q
-        return ratios
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,23 +43,57 @@ class Against:
         """How the sites lie in u."""
         return self.target.coordinates
 
-    def drawn(self, count: int, seed: int = 0) -> Drawn:
-        """Draws of q, with log p and log q at each."""
+    def drawn(self, count: int, seed: int = 0, seconds: float = math.inf) -> Drawn:
+        """Draws of q with log p and log q at each; as many as `seconds` allow, but one batch."""
         family, key = self.family, jax.random.key(seed)
         with jax.enable_x64(True), np.errstate(all="ignore"):
             if isinstance(family, UnconstrainedGaussian):
                 u = family.sample_unconstrained(self.parameters, key, count)
                 log_q = family.log_prob_unconstrained(self.parameters, u)
-                values = family.constrain(self.parameters, u)
             else:
                 values = family.sample(self.parameters, key, (count,))
                 log_q = family.log_prob(self.parameters, values)
                 u, volume = self._placed(values)
                 log_q = log_q + volume
-            vectors = np.asarray(u)
-            log_p, gradients = self.target(vectors)
-            plain = {name: np.asarray(value) for name, value in values.items()}
-        return Drawn(vectors, log_p, gradients, np.asarray(log_q), plain)
+            vectors, batch, began = np.asarray(u), self.target.batch, 0.0
+            found: list[tuple[np.ndarray, np.ndarray]] = []
+            for start in range(0, count, batch):
+                if found and time.perf_counter() - began > seconds:
+                    break
+                found.append(self.target(vectors[start : start + batch], few=True))
+                began = began or time.perf_counter()  # the first batch compiles
+            log_p, gradients = (np.concatenate(part) for part in zip(*found, strict=True))
+            made = len(log_p)
+        return Drawn(vectors[:made], log_p, gradients, np.asarray(log_q)[:made])
+
+    def values(self, vectors: np.ndarray) -> dict[str, np.ndarray]:
+        """The sites at rows u."""
+        parts = {name: self._plainly(name, vectors) for name in self.coordinates.shapes}
+        known = {name: part for name, part in parts.items() if part is not None}
+        if len(known) == len(parts):
+            return known
+        coordinates, compiled = self.coordinates, self.target.compiled
+
+        def constrained(vectors: Any, data: Any) -> Any:
+            return mapped(lambda one: coordinates.constrain(one, data), vectors, what="one draw")
+
+        if "constrained" not in compiled:
+            compiled["constrained"] = quickly(constrained)
+        with jax.enable_x64(True):
+            found = compiled["constrained"](jnp.asarray(vectors), self.target.data)
+        return {name: np.asarray(array) for name, array in found.items()}
+
+    def _plainly(self, site: str, vectors: np.ndarray) -> np.ndarray | None:
+        """A site of real or positive numbers, which needs no program."""
+        coordinates = self.coordinates
+        support: Any = coordinates.supports.get(site)
+        while hasattr(support, "base_constraint"):
+            support = support.base_constraint
+        shape = (len(vectors), *coordinates.shapes[site])
+        part = vectors[:, coordinates.part(site)].reshape(shape)
+        if support is constraints.real and site not in coordinates.noncentred:
+            return part
+        return np.exp(part) if support is constraints.positive else None
 
     def _placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """The vectors u of draws, and log |dz/du| at each."""

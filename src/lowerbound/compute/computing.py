@@ -17,10 +17,14 @@ from lowerbound.errors import ArgumentError
 
 @dataclass(frozen=True, eq=False)
 class Computing:
-    """The precision and the devices of a fit; None is what suits the machine."""
+    """The precision and the devices of a fit; None is what suits the machine.
+
+    verdicts: whether fits are compared with the posterior at draws of their q.
+    """
 
     precision: str | None = None
     devices: Any = None
+    verdicts: bool = True
 
     def __post_init__(self) -> None:
         if self.precision not in (None, "float32", "float64"):
@@ -45,19 +49,24 @@ _current: ContextVar[Computing | None] = ContextVar("computing", default=None)
 
 
 @contextmanager
-def computing(*, precision: str | None = None, devices: Any = None) -> Iterator[None]:
+def computing(
+    *, precision: str | None = None, devices: Any = None, verdicts: bool | None = None
+) -> Iterator[None]:
     """Fits within this context compute in this precision, on these devices.
 
     precision: "float64" or "float32"; by default float64 on CPU and float32 on an accelerator.
     devices: spread the rows of the data over a number of devices, "all" (of all processes), a
         sequence of JAX devices or a mesh of one axis; by default one device.
+    verdicts: False leaves out the comparison of q with the posterior, about a fifth of the time of
+        a fit; `fit.verdict` then says that nothing is known, and `lb.check(fit)` makes up for it.
 
     >>> with lb.computing(precision="float32"):
     ...     fit = lb.fit(coin, np.array([1, 0, 1]))
     >>> fit.precision
     'float32'
     """
-    token = _current.set(Computing(precision, devices))
+    measures = current().verdicts if verdicts is None else verdicts
+    token = _current.set(Computing(precision, devices, measures))
     try:
         yield
     finally:

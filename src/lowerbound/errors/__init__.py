@@ -98,7 +98,7 @@ from lowerbound.errors.storage import (
     ResumeWarning,
     StorageError,
 )
-from lowerbound.errors.trust import UnjudgedError
+from lowerbound.errors.trust import TrustWarning, UnjudgedError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -155,6 +155,7 @@ __all__ = [
     "ReservedNameError",
     "SettingError",
     "UnfittedModelError",
+    "TrustWarning",
     "UnjudgedError",
     "UnknownSiteError",
     # programs

@@ -47,6 +47,21 @@ class Structure:
         """The block that holds a latent site."""
         return next(block for block in self.blocks if site in block.sites)
 
+    @property
+    def independent(self) -> bool:
+        """Whether no term joins two factors, so that their product is the posterior."""
+        return all(len(summand.blocks) <= 1 for summand in self.summands)
+
+    @property
+    def by_quadrature(self) -> bool:
+        """Whether some expectation of a Gaussian factor is a quadrature."""
+        return any(summand.curved for summand in self.summands)
+
+    @property
+    def is_posterior(self) -> bool:
+        """Whether the best factors are the posterior itself."""
+        return self.independent and not self.by_quadrature and not self.residuals
+
 
 @dataclass(frozen=True, eq=False)
 class Joint:

@@ -80,13 +80,3 @@ def entry(residual: Residual) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names in quotes."""
     return ", ".join(f"'{name}'" for name in names)
-
-
-def by_quadrature(structure: Structure) -> bool:
-    """Whether some expectation of a Gaussian factor is a quadrature."""
-    return any(summand.curved for summand in structure.summands)
-
-
-def independent(structure: Structure) -> bool:
-    """Whether no term joins two factors, so that their product is the posterior."""
-    return all(len(summand.blocks) <= 1 for summand in structure.summands)

@@ -9,7 +9,7 @@ from lowerbound.errors import AugmentationError
 from lowerbound.joint import inputs_of
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.impossible import is_impossible
-from lowerbound.ladder.case import Case, Tried, by_quadrature, entry, independent, listed
+from lowerbound.ladder.case import Case, Tried, entry, listed
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
@@ -26,7 +26,7 @@ def exact(case: Case) -> Iterator[Tried]:
         first = structure.residuals[0]
         yield case.tried("exact", f"{entry(first)} ({first.where})")
         return
-    curved, alone = by_quadrature(structure), independent(structure)
+    curved, alone = structure.by_quadrature, structure.independent
     if alone and not curved:
         yield case.tried("exact", "no term joins two factors, so q is the posterior", CAVI())
     elif alone:
@@ -47,7 +47,7 @@ def coordinates(case: Case) -> Iterator[Tried]:
         reason = "exclude values of each other, which independent factors cannot say"
         yield case.tried(name, f"{listed(excluding)} {reason}")
         return
-    how = " (some expectations by quadrature)" if by_quadrature(structure) else ""
+    how = " (some expectations by quadrature)" if structure.by_quadrature else ""
     starts = STARTS if several_optima(structure) else 1
     often = f"; {starts} starts, as the ELBO may have several optima" if starts > 1 else ""
     reason = f"every site has an optimal factor{how}{often}"

@@ -10,7 +10,7 @@ from lowerbound.compute.engine import derived
 from lowerbound.errors import NoPredictorsError, TooDenseError
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import REAL
-from lowerbound.ladder.case import Case, Tried, by_quadrature, independent, listed
+from lowerbound.ladder.case import Case, Tried, listed
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.scalar_sites import (
     is_scalar,
@@ -87,4 +87,4 @@ def _on_a_grid(case: Case, scales: list[str]) -> bool:
     if not scalars or len(scales) > GRIDDED or not 0 < size_of(case.model, scales) <= FEW:
         return False
     structure = derived(problem_given(case.problem, scales)).structure
-    return not structure.residuals and not by_quadrature(structure) and independent(structure)
+    return structure.is_posterior

@@ -8,7 +8,7 @@ from lowerbound.compute.engine import derived
 from lowerbound.errors import Residual
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import COUNT
-from lowerbound.ladder.case import GRID, Case, Tried, by_quadrature, entry, independent, listed
+from lowerbound.ladder.case import GRID, Case, Tried, entry, listed
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.given_scalars import MOST, Given
@@ -62,11 +62,11 @@ def given(case: Case, sites: tuple[str, ...], last: bool) -> Iterator[Tried]:
     structure = derived(problem_given(case.problem, sites)).structure
     if structure.residuals:
         yield from gaussian_given(case, sites, structure.residuals[0], last)
-    elif by_quadrature(structure) and STEPS * work > MOST_WORK:
+    elif structure.by_quadrature and STEPS * work > MOST_WORK:
         cost = f"a grid over {names} would cost about {STEPS * work:.0e} operations"
         yield case.tried(GRID, cost)
-    elif independent(structure):
-        what = "a Gaussian by quadrature" if by_quadrature(structure) else "exact factors"
+    elif structure.independent:
+        what = "a Gaussian by quadrature" if structure.by_quadrature else "exact factors"
         yield case.tried(GRID, f"{grid} {what}", Given(sites))
     elif case.structure.residuals and not without_density(case):
         count = len(structure.blocks)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lowerbound.family.q import Q
 from lowerbound.result.posterior import History, Restart
+from lowerbound.result.verdicts import Drawn
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Answer:
     error: the standard error of `elbo`; 0 where it is exact. terms: the bound by site, where the
     run has found it. parameters: those of `numpyro.param`, maximised. notes: what the run has
     found that no plan could know. rows: the arguments of some rows, where the factors are the
-    global ones alone.
+    global ones alone. exact: whether q is the posterior itself, up to numerical integration. drawn:
+    draws of q with both densities, where the run has made them.
     """
 
     q: Q
@@ -49,3 +51,5 @@ class Answer:
     rows: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     plate: str | None = None  # that of the rows
     blocks: Any = None  # the partition of q, where one was asked for
+    exact: bool = False
+    drawn: Drawn | None = None

@@ -30,6 +30,7 @@ from lowerbound.result.predictive import (
 )
 from lowerbound.result.saved import Saved
 from lowerbound.result.summary import described, site_moments, summary_table
+from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.augment import augmented, auxiliary_of
 from lowerbound.rewrite.trees import with_values
 
@@ -78,6 +79,7 @@ class Fit:
     call: Call
     sites: dict[str, dict[str, Any]]  # latent site -> shape, scope, support values
     saved: Saved | None = None  # what the file of a loaded fit holds of its call
+    verdict: Verdict = UNKNOWN  # how far to trust it
 
     # -- the record -------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
+from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.rewrite.trees import tree_from, tree_record
 from lowerbound.store.archive import Kind, check_plain, read_archive, write_archive
@@ -53,6 +54,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         "partition": None if blocks is None else [tuple(block) for block in blocks],
         "plate": fit.answer.plate,
         "augment": fit.answer.augment,
+        "verdict": fit.verdict.record(),
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
         **{name: getattr(fit, name) for name in (*_PLAIN, *_CALL)},
         "parameters": {n: _held_record(n, tree) for n, tree in fit.parameters.items()},
@@ -184,6 +186,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         Call(model, None, {}, *(document[name] for name in _CALL)),
         sites,
         Saved(**document["saved"]),
+        Verdict(**document["verdict"]) if "verdict" in document else UNKNOWN,
     )
 
 

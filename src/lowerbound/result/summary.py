@@ -55,7 +55,9 @@ def summary_table(fit: Fit, sites: list[str] | None, draws: int) -> pd.DataFrame
                 "median": median,
                 "q95": high,
             }
-    return pd.DataFrame.from_dict(rows, orient="index")
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.columns.name = f"trust: {fit.verdict.trust}"
+    return table
 
 
 def described(fit: Fit) -> str:
@@ -65,7 +67,7 @@ def described(fit: Fit) -> str:
         f"Fit of {fit.plan.model} by {fit.method}: ELBO {fit.elbo:.6g} nats"
         f"{f' (+- {fit.elbo_error:.2g})' if fit.elbo_error else ''}, {state} after {_length(fit)}"
     )
-    lines = [head, f"  {fit.stop_reason}"]
+    lines = [head, f"  {fit.stop_reason}", f"  {fit.verdict}"]
     if len(fit.restarts) > 1:
         elbos = sorted((r.elbo for r in fit.restarts), reverse=True)
         others = f"; next {elbos[1]:.6g}, worst {elbos[-1]:.6g}" if not fit.elbo_error else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ import numpy as np
 from lowerbound.compiled import partial_results_are_asked_for
 from lowerbound.compute.threads import one_thread
 from lowerbound.compute.versions import versions
-from lowerbound.errors import ConvergenceWarning
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
 from lowerbound.result.latent_records import finite_values
@@ -58,8 +56,6 @@ def carry_out(
         course = followed(planned, progress, keep, resumed)
         stop = course.stop
         answer = planned.finish(course.state, course.trace, stop)
-    if not stop.converged and stop.remedy:
-        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=_callers())
     problem = planned.problem
     return as_fit(problem, planned.plan, planned.records, repr(method), answer, stop)
 
@@ -138,7 +134,7 @@ def _document(
     }
 
 
-def _callers() -> int:
+def callers() -> int:
     """How many frames up the user's own line is, for a warning."""
     package, level, frame = str(Path(__file__).parent.parent), 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):

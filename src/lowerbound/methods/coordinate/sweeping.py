@@ -218,6 +218,7 @@ class Sweeping(Planned[Progress]):
             ),
             str(engine.dtype),
             blocks=self.method.blocks,
+            exact=stop.converged and engine.joint.structure.is_posterior,
         )
 
     def document(self, state: Progress) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class GaussianAscent(Walking[Reached]):
 
     def answer(self, place: Reached, trace: Trace, stop: Stop) -> Answer:
         """The Gaussian, with its ELBO over fresh draws."""
-        parameters, bound, _ = place.measured(self.problem.seed)
+        parameters, bound, _, drawn = place.measured(self.problem.seed)
         return Answer(
             Q(place.choice.family, parameters),
             bound.elbo,
@@ -91,6 +91,7 @@ class GaussianAscent(Walking[Reached]):
             str(self.dtype),
             bound.error,
             notes=(*place.choice.notes, *bound.notes),
+            drawn=drawn,
         )
 
     # What algorithms share

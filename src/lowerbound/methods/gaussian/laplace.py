@@ -50,7 +50,10 @@ class AtMode(Rooted):
 
     def measured(self, seed: int) -> Measured:
         """As it is."""
-        return self.known or Measured(self.parameters, self.bound(self.parameters, seed))
+        if self.known is not None:
+            return self.known
+        bound, drawn = self.bound(self.parameters, seed)
+        return Measured(self.parameters, bound, drawn=drawn)
 
 
 class ModeAscent(GaussianAscent):

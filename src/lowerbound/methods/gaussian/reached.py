@@ -22,8 +22,10 @@ from lowerbound.methods.gaussian.climbing.starts import WITHIN, at_fault
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.result.answer import Stop
 from lowerbound.result.posterior import Restart
+from lowerbound.result.verdicts import Drawn
 
 MEASURE = 1024  # fresh draws that measure the answer, at least
+MOST_KEPT = 2_000_000  # numbers in the draws that are kept
 FEW = 64  # where the fit has taken all that it may
 FEWEST, MEASURING = 16, 0.2  # at any price; else within this share of what a fit may take
 
@@ -31,11 +33,15 @@ Parameters = dict[str, np.ndarray]
 
 
 class Measured(NamedTuple):
-    """A Gaussian as it is answered: its parameters, its bound, and its width where narrowed."""
+    """A Gaussian as it is answered: its parameters, its bound, and its width where narrowed.
+
+    drawn: the draws that it was measured over, where they are few enough to be kept.
+    """
 
     parameters: Parameters
     bound: Restricted
     width: float = 1.0
+    drawn: Drawn | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +73,12 @@ class Reached(ABC):
             found = self.parameters
             return {n: a if n == "loc" else width * a for n, a in found.items()}
 
-        width, bound = narrowed(lambda width: self.bound(at(width), seed))
-        return Measured(at(width), bound, width)
+        width, (bound, drawn) = narrowed(lambda width: self.bound(at(width), seed))
+        kept = drawn if drawn.vectors.size <= MOST_KEPT else None
+        return Measured(at(width), bound, width, kept)
 
-    def bound(self, parameters: Parameters, seed: int) -> Restricted:
-        """The ELBO over fresh draws."""
+    def bound(self, parameters: Parameters, seed: int) -> tuple[Restricted, Drawn]:
+        """The ELBO over fresh draws, and these."""
         target, family = self.choice.target, self.choice.family
         size = FEW if allowance().over else max(self.draws, MEASURE)
         pace = target.seconds(1)
@@ -85,13 +92,15 @@ class Reached(ABC):
             key = jax.random.key(draw_seed(seed, MOST_STAGES))
             vectors = np.asarray(family.sample_unconstrained(parameters, key, size))
             densities = np.asarray(family.log_prob_unconstrained(parameters, jnp.asarray(vectors)))
-            return restricted(target(vectors)[0] - densities, why)
+            drawn = Drawn(vectors, *target(vectors), densities)
+            return restricted(drawn.log_ratios, why), drawn
         fresh = normal_draws(size, target.size, draw_seed(seed, MOST_STAGES))
         diagonal = "scale" in parameters
         root = np.diag(parameters["scale"]) if diagonal else parameters["scale_tril"]
         vectors = points(fresh, parameters["loc"], root)
         entropy = 0.5 * target.size * np.log(2 * np.pi) + np.log(np.abs(np.diagonal(root))).sum()
-        return restricted(target(vectors)[0] + 0.5 * np.sum(fresh**2, axis=1) + entropy, why)
+        drawn = Drawn(vectors, *target(vectors), -0.5 * np.sum(fresh**2, axis=1) - entropy)
+        return restricted(drawn.log_ratios, why), drawn
 
 
 def measuring(target: Target) -> float:

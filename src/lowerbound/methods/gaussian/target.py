@@ -67,9 +67,12 @@ class Target:
         """The dimension of u."""
         return self.coordinates.size
 
-    def __call__(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values and gradients at the rows of `vectors`, in double precision."""
-        program = self.prepare().result()
+    def __call__(self, vectors: np.ndarray, few: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Values and gradients at the rows of `vectors`, in double precision.
+
+        Where there are `few`, a program yet to be compiled is not optimised.
+        """
+        program = self.prepare(few).result()
         values, gradients, began = [], [], time.perf_counter()
         for begin in range(0, len(vectors), self.batch):
             _check_pace(began, begin, len(vectors))
@@ -95,9 +98,10 @@ class Target:
         if self.seconds(points) > allowance().seconds:
             raise TooSlowError(points, self.seconds(points), allowance().seconds)
 
-    def prepare(self) -> Future[Any]:
-        """The program, compiled in the background."""
-        if "batch" not in self.compiled:
+    def prepare(self, few: bool = False) -> Future[Any]:
+        """The program, compiled in the background; not optimised for `few` points."""
+        key = "few" if few and "batch" not in self.compiled else "batch"
+        if key not in self.compiled:
 
             def batch(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
                 found: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(
@@ -107,12 +111,12 @@ class Target:
 
             shape = np.zeros((self.batch, self.size), self.dtype)
             _check_compilation(equations(self.closed.jaxpr))
-            quick = is_quick(self.closed.jaxpr)
+            quick = few or is_quick(self.closed.jaxpr)
             jitted = quickly(batch) if quick else jit(batch)
             with jax.default_matmul_precision("highest"), in_precision(self.dtype):
                 lowered = jitted.lower(shape, self.arguments)
-            self.compiled["batch"] = in_background(lowered.compile)
-        future: Future[Any] = self.compiled["batch"]
+            self.compiled[key] = in_background(lowered.compile)
+        future: Future[Any] = self.compiled[key]
         return future
 
 

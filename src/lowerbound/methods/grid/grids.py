@@ -74,7 +74,13 @@ class Grids(Walking[Gridded]):
         elbo = float(trace.values[-1])
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
-        return Answer(Q(place.family, place.parameters()), elbo, history, restarts)
+        q = Q(place.family, place.parameters())
+        return Answer(q, elbo, history, restarts, exact=stop.converged and self.exact)
+
+    @property
+    def exact(self) -> bool:
+        """Whether q is the posterior of the rest at every node."""
+        return False
 
     @property
     def given(self) -> Model:
@@ -92,6 +98,14 @@ class ExactGrids(Grids):
             with jax.enable_x64(True):
                 rest = make_plan(self.given, derived(self.given))
         self.plan = plan_on_grid(problem.model, rest, sites)
+
+    @property
+    def exact(self) -> bool:
+        """Whether one factor of a closed form has all the rest, or nothing is left."""
+        if len(self.sites) == len(self.problem.model.latent):
+            return True
+        with jax.enable_x64(True):
+            return derived(self.given).structure.is_posterior
 
     def solver(self) -> Solver:
         """What solves the rest."""

@@ -111,7 +111,9 @@ class Hierarchy(Walking[Found]):
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         family, parameters = integrated(one.coordinates, one.theta, integral, place.surface.pattern)
-        return Answer(Q(family, parameters), elbo, history, restarts, error=integral.error)
+        exact = stop.converged and one.is_quadratic
+        q = Q(family, parameters)
+        return Answer(q, elbo, history, restarts, error=integral.error, exact=exact)
 
     def _stop(self, integral: Integral) -> Stop:
         if integral.enough:

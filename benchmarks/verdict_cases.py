@@ -1,0 +1,193 @@
+"""Fits that are wrong on purpose, and beside them some that are right: programs whose posterior is
+known in closed form or by a sum over a fine grid, each with a method.
+
+A case is a program, its data, a method, and mean and sd of some sites.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Truth = dict[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with data and a method, and the truth."""
+
+    model: Callable[..., None]
+    truth: Truth
+    method: Any = "auto"
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def on_grid(log_density: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> Any:
+    """Mean and sd of a density of one number."""
+    x = np.linspace(low, high, 400_001)
+    log_p = log_density(x)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    mean = float(p @ x)
+    return mean, math.sqrt(float(p @ (x - mean) ** 2))
+
+
+def cases() -> dict[str, Case]:
+    """All of them, by name."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    import lowerbound as lb
+
+    found: dict[str, Case] = {}
+    rng = np.random.default_rng(0)
+
+    # Mean field on correlated Gaussians
+    def pair(rho: float) -> Callable[[], None]:
+        root = np.linalg.cholesky(np.array([[1.0, rho], [rho, 1.0]]))
+
+        def model() -> None:
+            a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+            numpyro.sample("b", dist.Normal(rho * a, float(root[1, 1])))
+
+        return model
+
+    both: Truth = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+    apart = lb.CAVI(blocks=[["a"], ["b"]])
+    for rho in (0.3, 0.9, 0.99):
+        found[f"mean field at {rho}"] = Case(pair(rho), both, apart)
+        found[f"diagonal at {rho}"] = Case(pair(rho), both, lb.Gaussian(rank="diagonal"))
+    found["full at 0.99"] = Case(pair(0.99), both, lb.Gaussian())
+
+    def collinear(x: Any, y: Any) -> None:
+        b = numpyro.sample("b", dist.Normal(0.0, 10.0).expand([x.shape[1]]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ b, 1.0), obs=y)
+
+    x = rng.normal(size=(50, 4))
+    x[:, 3] = x[:, 0] + 0.05 * rng.normal(size=50)
+    y = x @ np.array([1.0, -1.0, 0.5, 0.0]) + rng.normal(size=50)
+    covariance = np.linalg.inv(x.T @ x + 0.01 * np.eye(4))
+    truth: Truth = {"b": (covariance @ x.T @ y, np.sqrt(np.diag(covariance)))}
+    data = {"x": x, "y": y}
+    found["collinear, diagonal"] = Case(collinear, truth, lb.Gaussian(rank="diagonal"), data)
+    found["collinear, rank 1"] = Case(collinear, truth, lb.Gaussian(rank=1), data)
+    found["collinear, exact"] = Case(collinear, truth, "auto", data)
+
+    # Shapes that no Gaussian has
+    def funnel() -> None:
+        v = numpyro.sample("v", dist.Normal(0.0, 3.0))
+        numpyro.sample("x", dist.Normal(0.0, jnp.exp(v / 2)).expand([9]).to_event(1))
+
+    for name, method in (("Gaussian", lb.Gaussian(centering={"x": "centred"})), ("Laplace", None)):
+        if method is not None:
+            found[f"funnel, {name}"] = Case(funnel, {"v": (0.0, 3.0)}, method)
+    found["funnel, diagonal"] = Case(funnel, {"v": (0.0, 3.0)}, lb.Gaussian(rank="diagonal"))
+
+    def two_modes() -> None:
+        law = dist.MixtureSameFamily(
+            dist.Categorical(probs=jnp.array([0.6, 0.4])), dist.Normal(jnp.array([-3.0, 3.0]), 0.7)
+        )
+        numpyro.sample("z", law)
+
+    mean = 0.6 * -3 + 0.4 * 3
+    sd = math.sqrt(0.49 + 9 - mean**2)
+    found["two modes"] = Case(two_modes, {"z": (mean, sd)}, lb.Gaussian())
+
+    def near_modes() -> None:
+        law = dist.MixtureSameFamily(
+            dist.Categorical(probs=jnp.array([0.5, 0.5])), dist.Normal(jnp.array([-1.5, 1.5]), 0.8)
+        )
+        numpyro.sample("z", law)
+
+    near = math.sqrt(0.64 + 2.25)
+    found["two near modes"] = Case(near_modes, {"z": (0.0, near)}, lb.Laplace())
+
+    for freedom in (2.5, 3.0, 6.0):
+
+        def heavy(freedom: float = freedom) -> None:
+            numpyro.sample("z", dist.StudentT(freedom, 0.0, 1.0).expand([3]).to_event(1))
+
+        sds = np.full(3, math.sqrt(freedom / (freedom - 2)))
+        found[f"Student {freedom:g}"] = Case(heavy, {"z": (np.zeros(3), sds)}, lb.Gaussian())
+        found[f"Student {freedom:g}, Laplace"] = Case(heavy, {"z": (np.zeros(3), sds)}, lb.Laplace())
+
+    def banana() -> None:
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        numpyro.sample("b", dist.Normal(a**2, 0.2))
+
+    sd_b = math.sqrt(0.04 + 2.0)
+    for name, method in (("full", lb.Gaussian()), ("Laplace", lb.Laplace())):
+        truth = {"a": (0.0, 1.0), "b": (1.0, sd_b)}
+        found[f"banana, {name}"] = Case(banana, truth, method)
+
+    # Skew and boundaries
+    for count in (0, 2, 30):
+
+        def rate(y: Any) -> None:
+            r = numpyro.sample("r", dist.Gamma(0.5, 0.01))
+            numpyro.sample("y", dist.Poisson(r), obs=y)
+
+        shape = 0.5 + count
+        truth = {"r": (shape / 1.01, math.sqrt(shape) / 1.01)}
+        data = {"y": np.array([float(count)])}
+        found[f"rate of {count}, Laplace"] = Case(rate, truth, lb.Laplace(), data)
+        found[f"rate of {count}, Gaussian"] = Case(rate, truth, lb.Gaussian(), data)
+
+    def edge(y: Any) -> None:
+        p = numpyro.sample("p", dist.Uniform(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(p, 0.3).expand([len(y)]).to_event(1), obs=y)
+
+    y = np.full(8, 1.25)
+    truth = {"p": on_grid(lambda p: -0.5 * 8 * (1.25 - p) ** 2 / 0.09, 0.0, 1.0)}
+    found["at its bound, Gaussian"] = Case(edge, truth, lb.Gaussian(), {"y": y})
+    found["at its bound, auto"] = Case(edge, truth, "auto", {"y": y})
+
+    def cells(n: Any) -> None:
+        p = numpyro.sample("p", dist.Dirichlet(np.full(len(n), 0.1)))
+        numpyro.sample("n", dist.Multinomial(int(np.sum(n)), p), obs=n)
+
+    n = np.array([12, 5, 0, 0, 1])
+    alpha = 0.1 + n
+    total = alpha.sum()
+    truth = {"p": (alpha / total, np.sqrt(alpha * (total - alpha) / total**2 / (total + 1)))}
+    found["sparse cells, Gaussian"] = Case(cells, truth, lb.Gaussian(), {"n": n})
+    found["sparse cells, exact"] = Case(cells, truth, "auto", {"n": n})
+
+    # Stopped, or stuck
+    def ridge(y: Any) -> None:
+        a = numpyro.sample("a", dist.Normal(0.0, 10.0))
+        b = numpyro.sample("b", dist.Normal(0.0, 10.0))
+        numpyro.sample("y", dist.Normal(a + 1.01 * b, 1.0).expand([len(y)]).to_event(1), obs=y)
+
+    y = 5.0 + rng.normal(size=40)
+    design = np.array([[1.0, 1.01]] * 40)
+    covariance = np.linalg.inv(design.T @ design + 0.01 * np.eye(2))
+    m = covariance @ design.T @ y
+    s = np.sqrt(np.diag(covariance))
+    truth = {"a": (m[0], s[0]), "b": (m[1], s[1])}
+    early = lb.CAVI(blocks=[["a"], ["b"]], max_sweeps=2)
+    found["stopped early"] = Case(ridge, truth, early, {"y": y})
+    found["not stopped"] = Case(ridge, truth, "auto", {"y": y})
+
+    def clusters(x: Any) -> None:
+        w = numpyro.sample("w", dist.Beta(1.0, 1.0))
+        low = numpyro.sample("low", dist.Normal(-1.0, 5.0))
+        gap = numpyro.sample("gap", dist.LogNormal(0.0, 1.5))
+        law = dist.MixtureSameFamily(
+            dist.Categorical(probs=jnp.stack([1 - w, w])),
+            dist.Normal(jnp.stack([low, low + gap]), 0.5),
+        )
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", law, obs=x)
+
+    x = np.concatenate([rng.normal(-2, 0.5, 30), rng.normal(2, 0.5, 20)])
+    assigned = {"w": (21 / 52, math.sqrt(21 * 31 / 52**2 / 53))}
+    found["clusters"] = Case(clusters, assigned, lb.Gaussian(), {"x": x})
+    stuck = lb.Laplace(init={"w": 0.02, "low": 0.0, "gap": 30.0})
+    found["clusters, from afar"] = Case(clusters, assigned, stuck, {"x": x})
+    return found

@@ -1,0 +1,110 @@
+"""The verdict that goes with every fit: what it knows of itself, and what some draws say."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from lowerbound.check.against import against
+from lowerbound.check.estimates import SURE, measured
+from lowerbound.compute.computing import current
+from lowerbound.compute.threads import one_thread
+from lowerbound.cost import machine
+from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning
+from lowerbound.methods.gaussian.target import counts_of
+from lowerbound.model import Model
+from lowerbound.result.fitted import Fit
+from lowerbound.result.verdicts import UNKNOWN, Evidence, Off, Verdict, times
+from lowerbound.run.loop import callers
+
+MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
+NEAR = 0.8  # of these: estimates have errors too
+DRAWS = 512
+SHARE, LEAST = 0.2, 0.05  # of the seconds of the fit that a verdict may take, and seconds at least
+NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
+
+
+def with_verdict(fit: Fit, took: float, model: Model | None = None) -> Fit:
+    """The fit with its verdict; what is wrong with it is said once, as a warning."""
+    verdict = judged(fit, took, model) if current().verdicts else UNKNOWN
+    stop = fit.stop
+    if not stop.converged and stop.remedy and verdict.trust != "all":
+        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
+    elif verdict.trust != "all" and verdict.evidence is not None:
+        warnings.warn(TrustWarning(str(verdict)), stacklevel=callers())
+    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None))
+
+
+def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
+    """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
+    if fit.answer.exact:
+        return Verdict("all", "q is the posterior, up to numerical integration")
+    if not fit.sites:
+        return Verdict("all", "there is nothing to infer")
+    try:
+        with np.errstate(all="ignore"), one_thread():
+            evidence = _evidence(fit, took, model)
+    except LowerboundError as error:
+        return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
+    if evidence is None:
+        return _unmeasured(fit, "to measure it would take longer than the fit")
+    return _weighed(fit, evidence)
+
+
+def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
+    """What draws of q say within the time; None where there is not enough of it."""
+    began = time.perf_counter()
+    seconds = max(SHARE * took, LEAST)
+    judge = against(fit, model)
+    drawn = fit.answer.drawn
+    if drawn is None:
+        program = judge.coordinates.model
+        if program is not None and not {"batch", "few"} & set(judge.target.compiled):
+            compiling = counts_of(program).operations * machine().equation
+            if compiling > max(took, 1.0):
+                return None
+        drawn = judge.drawn(DRAWS, seconds=seconds)
+    left = max(seconds - (time.perf_counter() - began), LEAST)
+    return measured(judge, drawn, fit.elbo, left)
+
+
+def _unmeasured(fit: Fit, why: str) -> Verdict:
+    """What is known of a fit that was not compared with the posterior."""
+    if not fit.converged:
+        return Verdict("nothing", f"{fit.stop_reason}; {why}", NUTS)
+    return Verdict("means", f"how near q is to the posterior is not known: {why}", "lb.check(fit)")
+
+
+def _weighed(fit: Fit, evidence: Evidence) -> Verdict:
+    """The verdict that the evidence gives."""
+    mean, sd = evidence.worst_mean, evidence.worst_sd
+    cure = PSIS if evidence.by != "curvature" else NUTS
+    if mean is None or sd is None:
+        reason = (
+            f"the importance weights of {evidence.draws:,} draws tell nothing "
+            f"(k-hat {evidence.k_hat:.1f}), nor does the curvature of log p"
+        )
+        return Verdict("nothing", reason, NUTS, evidence)
+    if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
+        text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
+        return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
+    if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
+        text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
+        return Verdict("means", text, cure, evidence)
+    return Verdict("all", _good(evidence, mean, sd), "", evidence)
+
+
+def _also(sd: Off) -> str:
+    far = abs(sd.spread) > SD
+    return f", and the sd of '{sd.site}' about {times(sd.spread)} it" if far else ""
+
+
+def _good(evidence: Evidence, mean: Off, sd: Off) -> str:
+    return (
+        f"means are within {max(abs(mean.shift), 0.01):.2f} posterior sds and sds within "
+        f"{100 * max(abs(math.expm1(sd.spread)), 0.01):.0f}%, by {evidence.draws:,} draws"
+    )
