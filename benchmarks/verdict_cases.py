@@ -83,10 +83,12 @@ def cases() -> dict[str, Case]:
         v = numpyro.sample("v", dist.Normal(0.0, 3.0))
         numpyro.sample("x", dist.Normal(0.0, jnp.exp(v / 2)).expand([9]).to_event(1))
 
-    for name, method in (("Gaussian", lb.Gaussian(centering={"x": "centred"})), ("Laplace", None)):
-        if method is not None:
-            found[f"funnel, {name}"] = Case(funnel, {"v": (0.0, 3.0)}, method)
-    found["funnel, diagonal"] = Case(funnel, {"v": (0.0, 3.0)}, lb.Gaussian(rank="diagonal"))
+    for name, method in (
+        ("centred", lb.Gaussian(noncentred=())),
+        ("auto", "auto"),
+        ("diagonal", lb.Gaussian(rank="diagonal", noncentred=())),
+    ):
+        found[f"funnel, {name}"] = Case(funnel, {"v": (0.0, 3.0)}, method)
 
     def two_modes() -> None:
         law = dist.MixtureSameFamily(
@@ -114,7 +116,9 @@ def cases() -> dict[str, Case]:
 
         sds = np.full(3, math.sqrt(freedom / (freedom - 2)))
         found[f"Student {freedom:g}"] = Case(heavy, {"z": (np.zeros(3), sds)}, lb.Gaussian())
-        found[f"Student {freedom:g}, Laplace"] = Case(heavy, {"z": (np.zeros(3), sds)}, lb.Laplace())
+        found[f"Student {freedom:g}, Laplace"] = Case(
+            heavy, {"z": (np.zeros(3), sds)}, lb.Laplace()
+        )
 
     def banana() -> None:
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))

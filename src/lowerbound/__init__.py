@@ -2,6 +2,7 @@
 
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
+from lowerbound.check.checking import check
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
@@ -24,6 +25,7 @@ from lowerbound.reporting import report
 from lowerbound.result.fitted import Fit
 from lowerbound.result.plan import Plan
 from lowerbound.result.saving import load
+from lowerbound.result.verdicts import Verdict
 from lowerbound.source import stream
 from lowerbound.store.checkpoint import Checkpoint
 from lowerbound.updating import update
@@ -48,7 +50,9 @@ __all__ = [
     "ScoreFunctions",
     "ScoreMatching",
     "StochasticGaussian",
+    "Verdict",
     "__version__",
+    "check",
     "computing",
     "errors",
     "explain",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowerbound.check.against import Against
+from lowerbound.check.drift import drifted
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.result.verdicts import Drawn, Evidence, Off
 
@@ -27,6 +28,7 @@ ENOUGH = 800  # with which no better proposals are looked for
 DRAWS_PER_NUMBER = 4  # for a curvature
 MOST_NUMBERS = 100  # in which a proposal can come near
 SURE = 2.0  # standard errors beyond which an estimate is no noise
+LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not moved
 HEAVY = 0.7  # k-hat above which weights tell nothing (Vehtari et al. 2024)
 
 Values = Mapping[str, np.ndarray]
@@ -79,6 +81,10 @@ def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: in
     if best is not None:
         off = _compared(values, best)
         return Evidence("proposals", count, own.k_hat, efficiency, best.log_mean - elbo, off)
+    moved = drifted(lambda u: judge.target(u, few=True), drawn, seconds, seed)
+    if moved is not None and moved.accepted > LEAST_ACCEPTED:
+        off = _drifted(values, judge.values(moved.vectors), moved.chains)
+        return Evidence("chains", count, own.k_hat, efficiency, gap, off)
     if own.tells:
         return Evidence("weights", count, own.k_hat, efficiency, gap, _paired(own))
     return Evidence("curvature", count, own.k_hat, efficiency, gap, _curved(judge, drawn))
@@ -117,6 +123,25 @@ def _compared(values: Values, best: Weighted) -> tuple[Off, ...]:
         noise = weights**2 @ (centred**2 - variance) ** 2 + 2 * variance**2 / len(own)
         shift, sd = own.mean(axis=0) - weights @ x, own.std(axis=0)
         found.append(_worst(site, shift, variance, sd, shift_error, np.sqrt(noise)))
+    return tuple(one for one in found if one is not None)
+
+
+def _drifted(values: Values, after: Values, chains: int) -> tuple[Off, ...]:
+    """Averages over draws of q beside those over what chains from there came to.
+
+    The chains are independent; a chain's own draws are not, and count as one and a half.
+    """
+    found = []
+    size = 1.5 * chains
+    for site, array in values.items():
+        own = array.reshape(len(array), -1).astype(float)
+        x = after[site].reshape(len(after[site]), -1).astype(float)
+        variance, sd = x.var(axis=0), own.std(axis=0)
+        many = math.sqrt(2 * math.log(max(x.shape[1], 1))) / SURE + 1.0  # the largest of as many
+        shift_error = many * np.sqrt(variance * (1 / size + 1 / len(own)))
+        variance_error = many * variance * math.sqrt(2 / size + 2 / len(own))
+        shift = own.mean(axis=0) - x.mean(axis=0)
+        found.append(_worst(site, shift, variance, sd, shift_error, variance_error))
     return tuple(one for one in found if one is not None)
 
 

@@ -25,6 +25,7 @@ MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a f
 NEAR = 0.8  # of these: estimates have errors too
 DRAWS = 512
 SHARE, LEAST = 0.2, 0.05  # of the seconds of the fit that a verdict may take, and seconds at least
+EXACT = Verdict("all", "q is the posterior, up to numerical integration")
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
 
 
@@ -42,7 +43,7 @@ def with_verdict(fit: Fit, took: float, model: Model | None = None) -> Fit:
 def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
     """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
     if fit.answer.exact:
-        return Verdict("all", "q is the posterior, up to numerical integration")
+        return EXACT
     if not fit.sites:
         return Verdict("all", "there is nothing to infer")
     try:
@@ -53,6 +54,16 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
     if evidence is None:
         return _unmeasured(fit, "to measure it would take longer than the fit")
     return _weighed(fit, evidence)
+
+
+def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
+    """The verdict by fresh draws of q and work of about so many seconds."""
+    if fit.answer.exact:
+        return EXACT
+    with np.errstate(all="ignore"), one_thread():
+        judge = against(fit)
+        drawn = judge.drawn(draws, fit.seed + 1, seconds / 2)
+        return _weighed(fit, measured(judge, drawn, fit.elbo, seconds / 2, fit.seed + 1))
 
 
 def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
@@ -95,6 +106,12 @@ def _weighed(fit: Fit, evidence: Evidence) -> Verdict:
     if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
+    if evidence.by == "curvature":
+        reason = (
+            f"the importance weights of {evidence.draws:,} draws tell nothing (k-hat "
+            f"{evidence.k_hat:.1f}); the curvature of log p agrees with q, which is not enough"
+        )
+        return Verdict("means", reason, NUTS, evidence)
     return Verdict("all", _good(evidence, mean, sd), "", evidence)
 
 

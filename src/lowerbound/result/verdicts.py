@@ -53,7 +53,8 @@ class Off:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured. by: "weights" of draws of q, "proposals" around it, or "curvature".
+    """What was measured. by: "weights" of draws of q, "proposals" around it, "chains" that start
+    at it, or "curvature".
 
     k_hat: that of the importance weights of q. efficiency: their effective size over their number.
     gap: the importance-weighted bound less the ELBO, in nats. off: by site.

@@ -1,0 +1,239 @@
+"""Do verdicts see what is wrong? Fits with a known error, their `fit.verdict`, and what it cost.
+
+    python -m benchmarks.verdicts [--sets posteriordb,stress,cases,mixed] [--cache FOLDER]
+
+A fit is wrong where some mean is more than 0.25 reference sds off, or some sd by more than 25%; it
+is flagged where its verdict is not "all". References: posteriordb's and those of data/mixed, NUTS
+of `python -m benchmarks.stress --reference` (where its chains agree), and closed forms. Models of
+posteriordb are fitted by the ladder, and by methods that are too simple for most of them. Constants
+of the verdict were set on the half of the models whose names have an even sum of letters; the
+table counts both halves. One process a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.posteriordb import found_folder, one_line
+from benchmarks.stress import CACHE, MIXED, labelled
+
+MEAN, SD = 0.25, math.log(1.25)
+SETS = ("posteriordb", "stress", "cases", "mixed")
+Reference = Mapping[str, tuple[float, float]]  # "beta[2,1]", from 0 -> mean and sd
+
+
+def methods() -> dict[str, Any]:
+    import lowerbound as lb
+
+    return {
+        "auto": "auto",
+        "diagonal": lb.Gaussian(rank="diagonal"),
+        "Laplace": lb.Laplace(),
+        "CAVI": lb.CAVI(),
+    }
+
+
+def loaded(kind: str, name: str, cache: Path) -> Iterator[tuple[str, Any, Any, Any, Reference]]:
+    """Method's name, method, program, data and reference of every fit of one model."""
+    if kind == "cases":
+        from benchmarks.verdict_cases import cases
+
+        case = cases()[name]
+        moments = [
+            dict(labelled({s: np.asarray(t[i]) for s, t in case.truth.items()})) for i in (0, 1)
+        ]
+        truth = {n: (moments[0][n], moments[1][n]) for n in moments[0]}
+        yield "", case.method, case.model, case.data, truth
+        return
+    if kind == "mixed":
+        from benchmarks.mixed import loaded as mixed
+
+        model, data, found = mixed(name)
+        moments = [dict(labelled({s: np.asarray(t[i]) for s, t in found.items()})) for i in (0, 1)]
+        yield "auto", "auto", model, data, {n: (moments[0][n], moments[1][n]) for n in moments[0]}
+        return
+    if kind == "posteriordb":
+        import sys
+
+        sys.path.insert(0, str(found_folder(None)))
+        import ports
+
+        port = ports.load(name)
+        names = [_from_zero(n) for n in port.ref.names]
+        truth = dict(zip(names, zip(port.ref.mean, port.ref.sd, strict=True), strict=True))
+        for label, method in methods().items():
+            yield label, method, port.model, port.data, truth
+        return
+    from benchmarks.stress_models import load
+
+    program, stored = load(name), np.load(cache / f"{name}.npz")
+    if float(stored["rhat"].max()) > MIXED:
+        return
+    names = [str(n) for n in stored["names"]]
+    truth = dict(zip(names, zip(stored["mean"], stored["sd"], strict=True), strict=True))
+    for label in ("auto", "diagonal", "CAVI"):
+        yield label, methods()[label], program.model, program.data, truth
+
+
+def _from_zero(name: str) -> str:
+    site, _, index = name.partition("[")
+    if not index:
+        return name
+    return f"{site}[{','.join(str(int(i) - 1) for i in index[:-1].split(','))}]"
+
+
+def errors(fit: Any, reference: Reference) -> dict[str, Any]:
+    """The largest errors, and where they are."""
+    sites = {n.partition("[")[0] for n in reference}
+    found = {s: (fit.mean(s), fit.sd(s)) for s in sites}
+    means, sds = (dict(labelled({s: pair[i] for s, pair in found.items()})) for i in (0, 1))
+    names = [n for n, (_, sd) in reference.items() if n in means and sd > 1e-8]
+    offset = np.array([(means[n] - reference[n][0]) / reference[n][1] for n in names])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(np.array([sds[n] / reference[n][1] for n in names]))
+    far, wide = (int(np.argmax(np.nan_to_num(abs(x), nan=np.inf))) for x in (offset, ratio))
+    return {
+        "mean": float(offset[far]), "mean_of": names[far],
+        "sd": float(ratio[wide]), "sd_of": names[wide], "numbers": len(names),
+    }  # fmt: skip
+
+
+def work(pipe: Any, kind: str, name: str, cache: str) -> None:
+    """Send a row for every fit of a model."""
+    import jax
+
+    import lowerbound as lb
+    from lowerbound.check import judging
+
+    spent: list[tuple[float, float]] = []
+    judged = judging.judged
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter(), time.process_time()
+        try:
+            return judged(*args, **kwargs)
+        finally:
+            spent.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+
+    judging.judged = timed
+    jax.block_until_ready(jax.numpy.zeros(1) + 1)
+    for label, method, model, data, reference in loaded(kind, name, Path(cache)):
+        row: dict[str, Any] = {"set": kind, "model": name, "method": label}
+        spent.clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                began = time.perf_counter(), time.process_time()
+                fit = lb.fit(model, **data, method=method, progress=False)
+                wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+                row |= {"fit": wall - spent[-1][0], "verdict": spent[-1][0]}
+                row |= {"fit_cpu": cpu - spent[-1][1], "verdict_cpu": spent[-1][1]}
+                row |= {"trust": fit.verdict.trust, "text": str(fit.verdict)}
+                row |= {"rung": (fit.plan.ladder or (fit.method,))[-1][:60]}
+                if fit.verdict.evidence is not None:
+                    found = fit.verdict.evidence
+                    row |= {"by": found.by, "k_hat": found.k_hat, "efficiency": found.efficiency}
+                row |= errors(fit, reference)
+            except Exception as error:
+                row["reason"] = one_line(error)
+        row["warned"] = sorted({type(w.message).__name__ for w in caught})
+        pipe.send(row)
+
+
+def rows_of(kind: str, name: str, cache: Path, limit: float) -> Iterator[dict[str, Any]]:
+    context = multiprocessing.get_context("spawn")
+    pipe, end = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(end, kind, name, str(cache)), daemon=True)
+    process.start()
+    end.close()
+    deadline = time.monotonic() + limit
+    while True:
+        if not pipe.poll(max(deadline - time.monotonic(), 0.0)):
+            yield {"set": kind, "model": name, "method": "", "reason": f"no end in {limit:g} s"}
+            break
+        try:
+            yield pipe.recv()
+        except EOFError:
+            break
+    process.kill()
+    process.join()
+
+
+def is_wrong(row: Mapping[str, Any]) -> bool:
+    return not (abs(row["mean"]) <= MEAN and abs(row["sd"]) <= SD)
+
+
+def line(row: Mapping[str, Any]) -> str:
+    head = f"{row['set'][:6]:6s} {row['model'][:34]:34s} {row['method']:9s}"
+    if "trust" not in row or "mean" not in row:
+        return f"{head} {row.get('reason', '')[:120]}"
+    wrong, flagged = is_wrong(row), row["trust"] != "all"
+    kind = {(1, 1): "caught", (1, 0): "MISSED", (0, 1): "ALARM", (0, 0): "right"}[wrong, flagged]
+    return (
+        f"{head} {kind:7s} mean {row['mean']:+5.2f} {row['mean_of'][:12]:12s} "
+        f"sd x{math.exp(row['sd']):4.2f} {row['sd_of'][:12]:12s} {row.get('by', ''):9s} "
+        f"{row['fit_cpu']:5.1f}+{row['verdict_cpu']:4.1f} s  {row['text'][:110]}"
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    known = [r for r in rows if "mean" in r]
+    for title, half in (("tuned on", 0), ("the other half", 1)):
+        own = [r for r in known if sum(map(ord, r["model"])) % 2 == half]
+        wrong, right = [r for r in own if is_wrong(r)], [r for r in own if not is_wrong(r)]
+        seen = sum(r["trust"] != "all" for r in wrong)
+        alarms = sum(r["trust"] != "all" for r in right)
+        yield f"{title}: {seen} of {len(wrong)} wrong fits flagged (target 95%), "
+        yield f"    {alarms} of {len(right)} others flagged (target at most 15%)"
+    share = np.median([r["verdict_cpu"] / r["fit_cpu"] for r in known])
+    auto = np.median(
+        [r["verdict_cpu"] / r["fit_cpu"] for r in known if r["method"] in ("auto", "")]
+    )
+    yield f"CPU seconds of the verdict / of the fit, median: {share:.2f}; automatic {auto:.2f}"
+
+
+def names_of(kind: str, cache: Path) -> list[str]:
+    if kind == "cases":
+        from benchmarks.verdict_cases import cases
+
+        return list(cases())
+    if kind == "mixed":
+        return ["sleepstudy", "cbpp", "pastes", "verbagg", "insteval"]
+    if kind == "posteriordb":
+        return [e["name"] for e in json.loads((found_folder(None) / "index.json").read_text())]
+    return sorted(file.stem for file in cache.glob("*.npz"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__)
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--models", help="names with commas between; all of them by default")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="of the stress references")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a model")
+    parser.add_argument("--json", type=Path, help="a file for all rows")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for kind in options.sets.split(","):
+        for name in names_of(kind, options.cache):
+            if options.models and name not in options.models.split(","):
+                continue
+            for row in rows_of(kind, name, options.cache, options.limit):
+                rows.append(row)
+                print(line(row), flush=True)
+                if options.json:
+                    options.json.write_text(json.dumps(rows, indent=1))
+    print(*summary(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

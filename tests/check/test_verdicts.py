@@ -1,0 +1,191 @@
+"""Verdicts: what is said of a fit is what its error is."""
+
+import math
+import warnings
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpy.testing import assert_allclose
+
+import lowerbound as lb
+from lowerbound.check.against import against
+from lowerbound.check.drift import drifted
+from lowerbound.check.estimates import measured
+from lowerbound.errors import ConvergenceWarning, TrustWarning
+
+pytestmark = pytest.mark.judged
+
+
+def correlated(root):
+    numpyro.sample("z", dist.MultivariateNormal(np.zeros(len(root)), scale_tril=root))
+
+
+def gaussian(dimension, seed):
+    rng = np.random.default_rng(seed)
+    root = np.tril(rng.normal(size=(dimension, dimension)))
+    root[np.diag_indices(dimension)] = 0.5 + rng.uniform(size=dimension)
+    return root
+
+
+def ratios(root):
+    """The log sd ratios of mean field: q has the diagonal of the precision."""
+    covariance = root @ root.T
+    precision = np.linalg.inv(covariance)
+    return -0.5 * np.log(np.diag(precision) * np.diag(covariance))
+
+
+@pytest.mark.parametrize(("dimension", "seed"), [(2, 0), (2, 1), (5, 2), (12, 3)])
+def test_the_shrinkage_of_mean_field_is_estimated(dimension, seed):
+    root = gaussian(dimension, seed)
+    worst = ratios(root).min()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrustWarning)
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
+    evidence = fit.verdict.evidence
+    assert evidence.by in ("weights", "proposals")
+    found = evidence.worst_sd
+    # Four standard errors: one failure in some ten thousand runs; and a bias of few draws.
+    assert abs(found.spread - worst) < 4 * found.spread_error + 0.03
+    assert abs(evidence.worst_mean.shift) < 4 * evidence.worst_mean.shift_error + 0.05
+    assert fit.verdict.trust == ("all" if worst > -0.15 else "means")
+
+
+def test_chains_and_curvature_say_the_same_as_the_truth():
+    root = gaussian(6, 4)
+    with lb.computing(verdicts=False):
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
+    judge = against(fit)
+    drawn = judge.drawn(1024)
+    moved = drifted(judge.target, drawn, seconds=60.0)
+    assert moved.accepted > 0.5
+    sds = np.sqrt(np.diag(root @ root.T))
+    # 256 chains of some forgetting: sds to 5%.
+    assert_allclose(moved.vectors.std(axis=0), sds, rtol=0.2)
+
+
+def test_an_exact_q_is_trusted_without_a_look():
+    def coin(y):
+        p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+        with numpyro.plate("tosses", len(y)):
+            numpyro.sample("y", dist.Bernoulli(p), obs=y)
+
+    fit = lb.fit(coin, np.array([1, 0, 1, 1]))
+    assert fit.verdict.trust == "all"
+    assert fit.verdict.evidence is None
+    judge = against(fit)
+    drawn = judge.drawn(64)
+    assert_allclose(drawn.log_ratios, fit.elbo, rtol=1e-9)  # constant weights are perfect
+    evidence = measured(judge, drawn, fit.elbo, 1.0)
+    assert evidence.k_hat == 0.0
+    assert evidence.efficiency == pytest.approx(1.0)
+
+
+def rate(y):
+    r = numpyro.sample("r", dist.Gamma(0.5, 0.01))
+    numpyro.sample("y", dist.Poisson(r), obs=y)
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_a_shift_of_a_skewed_posterior_is_seen(count):
+    with pytest.warns(TrustWarning, match="the mean of 'r'") if count == 2 else _quiet():
+        fit = lb.fit(rate, np.array([float(count)]), method=lb.Laplace())
+    shape = 0.5 + count
+    true_mean, true_sd = shape / 1.01, math.sqrt(shape) / 1.01
+    found = fit.verdict.evidence.worst_mean
+    truth = (float(fit.mean("r")) - true_mean) / true_sd
+    assert abs(found.shift - truth) < 4 * found.shift_error + 0.05
+
+
+def _quiet():
+    return warnings.catch_warnings()
+
+
+def test_a_mixture_is_judged_with_its_assignments_summed_out():
+    def mixture(x):
+        w = numpyro.sample("w", dist.Dirichlet(np.ones(2)))
+        with numpyro.plate("components", 2):
+            mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+        with numpyro.plate("rows", len(x)):
+            c = numpyro.sample("c", dist.Categorical(w))
+            numpyro.sample("x", dist.Normal(mu[c], 1.0), obs=x)
+
+    rng = np.random.default_rng(0)
+    apart = np.concatenate([rng.normal(-4, 1, 40), rng.normal(4, 1, 40)])
+    fit = lb.fit(mixture, apart, method=lb.CAVI())
+    assert fit.verdict.trust == "all"
+    assert {one.site for one in fit.verdict.evidence.off} == {"w", "mu"}
+    near = np.concatenate([rng.normal(-0.7, 1, 40), rng.normal(0.7, 1, 40)])
+    with pytest.warns(TrustWarning):
+        fit = lb.fit(mixture, near, method=lb.CAVI())
+    assert fit.verdict.trust != "all"
+
+
+def test_auxiliary_sites_are_no_part_of_the_comparison():
+    def logistic(x, y):
+        b = numpyro.sample("b", dist.Normal(0.0, 2.0).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=x @ b), obs=y)
+
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(200, 2))
+    y = (rng.uniform(size=200) < 0.5).astype(float)
+    fit = lb.fit(logistic, x, y, method=lb.Augmented({"y": "polya-gamma"}, lb.CAVI()))
+    assert [one.site for one in fit.verdict.evidence.off] == ["b"]
+
+
+def ridge(y):
+    a = numpyro.sample("a", dist.Normal(0.0, 10.0))
+    b = numpyro.sample("b", dist.Normal(0.0, 10.0))
+    numpyro.sample("y", dist.Normal(a + b, 1.0).expand([len(y)]).to_event(1), obs=y)
+
+
+def test_a_fit_that_stopped_warns_only_where_its_answer_suffers():
+    y = 5.0 + np.random.default_rng(0).normal(size=20)
+    far = {"a": 30.0, "b": -25.0}
+    apart = lb.CAVI(blocks=[["a"], ["b"]], max_sweeps=2, init=far)
+    with pytest.warns(ConvergenceWarning):
+        fit = lb.fit(ridge, y, method=apart)
+    assert fit.verdict.trust == "nothing"
+
+    def easy(y):
+        m = numpyro.sample("m", dist.Normal(0.0, 10.0))
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 2.0))
+        numpyro.sample("y", dist.Normal(m, tau**-0.5).expand([len(y)]).to_event(1), obs=y)
+
+    blocks = lb.CAVI(blocks=[["m"], ["tau"]], max_sweeps=3, tolerance=1e-15)
+    fit = lb.fit(easy, 0.1 * y, method=blocks)
+    assert not fit.converged
+    assert fit.verdict.trust == "all"
+
+
+def test_a_verdict_is_shown_and_kept(tmp_path):
+    root = gaussian(3, 0)
+    with pytest.warns(TrustWarning, match=r"lb\.correct"):
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
+    assert str(fit.verdict) in repr(fit)
+    assert fit.summary().columns.name == "trust: means"
+    fit.save(tmp_path / "fit.lb")
+    loaded = lb.load(tmp_path / "fit.lb", correlated, root)
+    assert loaded.verdict == fit.verdict
+
+
+def test_a_check_says_more_of_the_same():
+    root = gaussian(3, 0)
+    with lb.computing(verdicts=False):
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
+    assert fit.verdict.cure == "lb.check(fit)"
+    verdict = lb.check(fit)
+    assert verdict.trust == "means"
+    assert abs(verdict.evidence.worst_sd.spread - ratios(root).min()) < 0.1
+    with pytest.raises(lb.errors.ArgumentError, match="Expected a fit"):
+        lb.check({"z": 1.0})
+    with pytest.raises(lb.errors.ArgumentError, match="above 0"):
+        lb.check(fit, seconds=0)
+
+
+def test_a_fit_of_a_file_without_data_is_not_judged(tmp_path):
+    fit = lb.fit(rate, np.array([30.0]), method=lb.Gaussian())
+    fit.save(tmp_path / "fit.lb")
+    with pytest.raises(lb.errors.UnjudgedError, match="holds no data"):
+        lb.check(lb.load(tmp_path / "fit.lb", rate))
