@@ -59,6 +59,7 @@ class Fit:
     one record per restart. converged, stop_reason: whether and why the run stopped. plan: what
     `explain` printed; notes: what the run has found that no plan could know. parameters: those of
     `numpyro.param`. q: the density itself, with `sample`, `moments`, `marginal` and `log_prob`.
+    verdict: how far to trust it, with the reason, and what to do.
 
     `coin` is the program in the example of `lb.fit`, `y` its data.
 
@@ -66,6 +67,7 @@ class Fit:
     >>> print(fit)
     Fit of coin by CAVI(): ELBO -2.99573 nats, converged after 2 sweeps
       converged: relative change 0.0e+00 of the ELBO in sweep 2 is within the tolerance 1e-08
+      Trust means and intervals: q is the posterior, up to numerical integration.
       p: Beta, shape ()
     >>> float(fit.mean("p").round(3)), float(fit.sd("p").round(3))
     (0.667, 0.178)
