@@ -74,9 +74,9 @@ def cases() -> dict[str, Case]:
     covariance = np.linalg.inv(x.T @ x + 0.01 * np.eye(4))
     truth: Truth = {"b": (covariance @ x.T @ y, np.sqrt(np.diag(covariance)))}
     data = {"x": x, "y": y}
-    found["collinear, diagonal"] = Case(collinear, truth, lb.Gaussian(rank="diagonal"), data)
-    found["collinear, rank 1"] = Case(collinear, truth, lb.Gaussian(rank=1), data)
-    found["collinear, exact"] = Case(collinear, truth, "auto", data)
+    found["collinear: diagonal"] = Case(collinear, truth, lb.Gaussian(rank="diagonal"), data)
+    found["collinear: rank 1"] = Case(collinear, truth, lb.Gaussian(rank=1), data)
+    found["collinear: exact"] = Case(collinear, truth, "auto", data)
 
     # Shapes that no Gaussian has
     def funnel() -> None:
@@ -88,7 +88,7 @@ def cases() -> dict[str, Case]:
         ("auto", "auto"),
         ("diagonal", lb.Gaussian(rank="diagonal", noncentred=())),
     ):
-        found[f"funnel, {name}"] = Case(funnel, {"v": (0.0, 3.0)}, method)
+        found[f"funnel: {name}"] = Case(funnel, {"v": (0.0, 3.0)}, method)
 
     def two_modes() -> None:
         law = dist.MixtureSameFamily(
@@ -116,7 +116,7 @@ def cases() -> dict[str, Case]:
 
         sds = np.full(3, math.sqrt(freedom / (freedom - 2)))
         found[f"Student {freedom:g}"] = Case(heavy, {"z": (np.zeros(3), sds)}, lb.Gaussian())
-        found[f"Student {freedom:g}, Laplace"] = Case(
+        found[f"Student {freedom:g}: Laplace"] = Case(
             heavy, {"z": (np.zeros(3), sds)}, lb.Laplace()
         )
 
@@ -127,7 +127,7 @@ def cases() -> dict[str, Case]:
     sd_b = math.sqrt(0.04 + 2.0)
     for name, method in (("full", lb.Gaussian()), ("Laplace", lb.Laplace())):
         truth = {"a": (0.0, 1.0), "b": (1.0, sd_b)}
-        found[f"banana, {name}"] = Case(banana, truth, method)
+        found[f"banana: {name}"] = Case(banana, truth, method)
 
     # Skew and boundaries
     for count in (0, 2, 30):
@@ -139,8 +139,8 @@ def cases() -> dict[str, Case]:
         shape = 0.5 + count
         truth = {"r": (shape / 1.01, math.sqrt(shape) / 1.01)}
         data = {"y": np.array([float(count)])}
-        found[f"rate of {count}, Laplace"] = Case(rate, truth, lb.Laplace(), data)
-        found[f"rate of {count}, Gaussian"] = Case(rate, truth, lb.Gaussian(), data)
+        found[f"rate of {count}: Laplace"] = Case(rate, truth, lb.Laplace(), data)
+        found[f"rate of {count}: Gaussian"] = Case(rate, truth, lb.Gaussian(), data)
 
     def edge(y: Any) -> None:
         p = numpyro.sample("p", dist.Uniform(0.0, 1.0))
@@ -148,8 +148,8 @@ def cases() -> dict[str, Case]:
 
     y = np.full(8, 1.25)
     truth = {"p": on_grid(lambda p: -0.5 * 8 * (1.25 - p) ** 2 / 0.09, 0.0, 1.0)}
-    found["at its bound, Gaussian"] = Case(edge, truth, lb.Gaussian(), {"y": y})
-    found["at its bound, auto"] = Case(edge, truth, "auto", {"y": y})
+    found["at its bound: Gaussian"] = Case(edge, truth, lb.Gaussian(), {"y": y})
+    found["at its bound: auto"] = Case(edge, truth, "auto", {"y": y})
 
     def cells(n: Any) -> None:
         p = numpyro.sample("p", dist.Dirichlet(np.full(len(n), 0.1)))
@@ -159,8 +159,8 @@ def cases() -> dict[str, Case]:
     alpha = 0.1 + n
     total = alpha.sum()
     truth = {"p": (alpha / total, np.sqrt(alpha * (total - alpha) / total**2 / (total + 1)))}
-    found["sparse cells, Gaussian"] = Case(cells, truth, lb.Gaussian(), {"n": n})
-    found["sparse cells, exact"] = Case(cells, truth, "auto", {"n": n})
+    found["sparse cells: Gaussian"] = Case(cells, truth, lb.Gaussian(), {"n": n})
+    found["sparse cells: exact"] = Case(cells, truth, "auto", {"n": n})
 
     # Stopped, or stuck
     def ridge(y: Any) -> None:
@@ -193,5 +193,5 @@ def cases() -> dict[str, Case]:
     assigned = {"w": (21 / 52, math.sqrt(21 * 31 / 52**2 / 53))}
     found["clusters"] = Case(clusters, assigned, lb.Gaussian(), {"x": x})
     stuck = lb.Laplace(init={"w": 0.02, "low": 0.0, "gap": 30.0})
-    found["clusters, from afar"] = Case(clusters, assigned, stuck, {"x": x})
+    found["clusters: from afar"] = Case(clusters, assigned, stuck, {"x": x})
     return found
