@@ -14,6 +14,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.repetitions import check_table, mark_repetitions
+
 # Compilation makes the first example slow, so there is no deadline. The default profile draws the
 # same examples on every run; HYPOTHESIS_PROFILE=explore draws new and more ones.
 settings.register_profile(
@@ -62,6 +64,12 @@ def _unjudged(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with computing(verdicts=bool(request.node.get_closest_marker("judged"))):
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What repeats a law at length is slow; before the slow ones are left out."""
+    check_table(config, mark_repetitions(items))
 
 
 def pytest_collection_finish() -> None:

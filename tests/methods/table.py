@@ -52,8 +52,8 @@ class Way:
     rung: the rung of the ladder that is taken, where the method is automatic.
     history: "exact" values of the ELBO, "estimates" of it by draws, "noisy" ones by rows, or
         "other" where the values on the way are those of another surface.
-    alike: the way whose q is of the same kind; what is asked of q is asked there, and of this way
-        among the slow tests.
+    alike: the way whose q is of the same kind; what is asked of q, and whether a seed repeats, is
+        asked there, and of this way among the slow tests.
     """
 
     name: str
@@ -358,7 +358,8 @@ def over(capability: str) -> Any:
     """A test of a capability, over all ways; those that lack it must fail."""
     cases = []
     for way in WAYS:
-        marks = [pytest.mark.slow] if way.alike and capability in OF_RESULTS else []
+        repeated = capability in OF_RESULTS or capability == "repeats"
+        marks = [pytest.mark.slow] if way.alike and repeated else []
         if capability in way.lacks:
             marks.append(pytest.mark.xfail(strict=True, reason=way.lacks[capability]))
         cases.append(pytest.param(way, id=way.name, marks=marks))

@@ -77,3 +77,21 @@ CASES: tuple[Case, ...] = (
     test_blockmodel.CASE,
     test_mixed_membership_blockmodel.CASE,
 )
+
+# `make test` asks the laws of these, which together have every kind of factor, every structure and
+# every operation that a model of the table has (tests/laws/test_cover.py says so);
+# `make test-slow` asks them of all.
+REPRESENTATIVES = frozenset(
+    {
+        "normal_normal",
+        "smoother",
+        "poisson_effects",
+        "probit_regression",
+        "wishart_mixture",
+        "bernoulli_mixture",
+        "missing_data",
+        "lda_padded",
+        "poisson_factorisation",
+        "blockmodel",
+    }
+)
