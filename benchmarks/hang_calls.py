@@ -131,7 +131,7 @@ def cases() -> dict[str, Case]:
         ),
         "augmented": Case(logistic, binary, few=("X",)),
         "integrated": Case(mixed, groups, lb.Integrated(), few=("X", "group")),
-        "integrated, curved": Case(logistic, binary, lb.Integrated(), few=("X",)),
+        "integrated logistic": Case(logistic, binary, lb.Integrated(), few=("X",)),
         "vectors of groups": Case(correlated_groups, _grouped(150, 4, 15), few=("X", "group")),
         "Gaussian": Case(vectors, gp, lb.Gaussian()),
         "automatic": Case(vectors, gp),

@@ -13,7 +13,7 @@ from benchmarks import hang
     "name",
     [
         "grid",
-        "integrated, curved",
+        "integrated logistic",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("sweeps", "exact", "integrated")),
     ],
 )
