@@ -141,6 +141,22 @@ def test_a_gaussian_of_many_numbers_takes_more_steps_than_one_of_few():
     assert most < 1.2 * many  # at the limits of the steps
 
 
+def test_a_gaussian_of_one_site_costs_less_than_one_of_all():
+    """Unless the exact factors of the others are large: their sweeps cost the cube of them."""
+
+    def partly(y):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(z * jnp.sin(w), 1.0).to_event(1), obs=y)
+
+    with jax.enable_x64(True):
+        problem = Problem(partly, (SERIES,))
+        whole, part = (work_of(problem, m) for m in (lb.Gaussian(), lb.Over(("w",))))
+        large = work_of(Problem(partly, (np.tile(SERIES, 5),)), lb.Over(("w",)))
+    assert part.numbers < 0.5 * whole.numbers
+    assert large.flops > 100 * part.flops
+
+
 def test_the_cost_of_a_sum_is_that_of_the_program_without_discrete_sites():
     def mixture(y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]))

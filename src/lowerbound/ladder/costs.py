@@ -28,6 +28,7 @@ from lowerbound.methods.gaussian.sparse.sparse_newton import Surface
 from lowerbound.methods.gaussian.sparse.sparsity import work as factor_work
 from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.gaussian.unconstrained_methods import (
+    FIXED_BELOW,
     FULL_BELOW,
     Gaussian,
     Laplace,
@@ -60,7 +61,7 @@ GRADIENT, UNOPTIMISED = 0.8, 4.5  # numbers of a gradient for one of log p, by i
 PRODUCT = 0.2  # numbers that a product within linear algebra counts for
 FEW, MOST_STEPS = 6, 6  # dimensions that a Gaussian fits soon; most steps against those it takes
 GRID_STEPS = 4  # of a Gaussian at a node, from the solution of another
-ROUNDS = 100  # of a Gaussian and of sweeps in turn
+ROUNDS = 500  # sweeps between the steps of a Gaussian of other sites
 DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
 HELD = 0.4  # numbers of a point that are alive, for each that is computed
 NOISY = 40_000  # gradients of noisy steps: forty windows, and those that find the rate
@@ -181,7 +182,7 @@ class _Program:
         """Scalars on a grid, and the rest at every node."""
         sites = tuple(method.sites)
         if isinstance(method.method, Gaussian):
-            return self._gaussians(method.method, sites)
+            return self._on_grid(method.method, sites)
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
             return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
@@ -210,11 +211,10 @@ class _Program:
         return Work(compiled, solved * each, flops, held)
 
     def partly(self, method: Over) -> Work:
-        """A Gaussian of some sites: as one of all, with sweeps over the others in every round."""
-        work = self._gaussians(method.method)
-        given = [self.model.latent[name].shape for name in method.sites]
-        rest = self.size - sum(map(math.prod, given))
-        return replace(work, flops=work.flops + ROUNDS * SWEEPS * LAPACK * float(rest) ** 3)
+        """A Gaussian of some sites, with sweeps over the others in every round of its steps."""
+        size = sum(math.prod(self.model.latent[name].shape) for name in method.sites)
+        work = self._climbed(method.method, size)
+        return replace(work, flops=work.flops + ROUNDS * LAPACK * float(self.size - size) ** 3)
 
     @cached_property
     def continuous(self) -> Problem:
@@ -237,7 +237,7 @@ class _Program:
     def climbing(self) -> float:
         """The operations that are compiled for a log density and its gradient, several times."""
         found = self.density
-        return (700.0 + 3.6 * found.operations) * (1.0 if found.is_quick else 1.5)
+        return (600.0 + 3.0 * found.operations) * (1.0 if found.is_quick else 1.5)
 
     def gaussian(self, method: UnconstrainedMethod) -> Work:
         """A Gaussian on the unconstrained space."""
@@ -245,26 +245,38 @@ class _Program:
             steps = SCORE_STEPS * DRAWN
             numbers = float(self.numbers * self.states)
             return Work(1500 + 9 * self.operations, steps * (numbers + NODE))
-        return self._gaussians(method)
-
-    def _gaussians(self, method: UnconstrainedMethod, sites: Sequence[str] = ()) -> Work:
-        """One Gaussian, or one at every node of a grid over some sites."""
         size = self.density.size
-        if not sites and isinstance(method, Gaussian) and method.is_wide(size):
+        if isinstance(method, Gaussian) and method.is_wide(size):
             return self._wide(method)
-        rest, compiled = size - len(sites), self.climbing
-        gradients = float(method.starts * 2 * size * STARTED)
-        if sites:
-            draws = max(DRAWS, 4 * rest)
-            gradients += NODES[len(sites)] * GRID_STEPS * draws
-            compiled += 600
-        elif not isinstance(method, Laplace):
+        noisy = isinstance(method.rank, int) or size > FIXED_BELOW
+        return self._gradients(NOISY, 0) if noisy else self._climbed(method, size)
+
+    def _climbed(self, method: UnconstrainedMethod, size: int) -> Work:
+        """A Gaussian of so many numbers, over fixed draws."""
+        gradients = self._started(method, size)
+        if not isinstance(method, Laplace):
             first, second, *_ = [*draw_sizes(method, size), 0]
             gradients += FIRST * first + SECOND * second
             # Posteriors of many numbers are further from a Gaussian: more steps, up to the limits.
             gradients *= float(np.clip(size / FEW, 1.0, MOST_STEPS))
-        flops = gradients * OUTER * float(rest) ** 2
-        return Work(compiled, gradients * self.gradient + 5e7, flops, self.batch_bytes)
+        return self._gradients(gradients, size)
+
+    def _on_grid(self, method: Gaussian, sites: Sequence[str]) -> Work:
+        """A Gaussian at every node of a grid over some sites."""
+        rest = self.density.size - len(sites)
+        gradients = NODES[len(sites)] * GRID_STEPS * max(DRAWS, 4 * rest)
+        work = self._gradients(gradients + self._started(method, self.density.size), rest)
+        return replace(work, operations=work.operations + 600)
+
+    @staticmethod
+    def _started(method: UnconstrainedMethod, size: int) -> float:
+        """The gradients of all starts."""
+        return float(method.starts * 2 * size * STARTED)
+
+    def _gradients(self, count: float, size: int) -> Work:
+        """So many gradients of log p, and what steps of a Gaussian make of them."""
+        flops = count * OUTER * float(size) ** 2
+        return Work(self.climbing, count * self.gradient + 5e7, flops, self.batch_bytes)
 
     @property
     def batch_bytes(self) -> float:
@@ -275,16 +287,16 @@ class _Program:
         """A Gaussian of many numbers: by second derivatives where that pays, else by noise."""
         # Only a plan looks at the second derivatives: what is cheaper is not worth a look.
         target, wide = self.continuous.known(("wide", method)) or (None, None)
-        compiled, each = 1.5 * self.climbing, self.gradient
         if target is None or wide is None:
-            return Work(compiled, NOISY * each + 5e7, 0.0, self.batch_bytes)
+            return self._gradients(NOISY, 0)
         sparsity = wide.sparsity
         steps, points, curved = DEAR if Surface(target, sparsity).dear else WIDE
         directions = sum(map(len, sparsity.directions))
-        computed = (points + curved * directions) * each + steps * NODE * sparsity.size
+        work = self._gradients(points + curved * directions, 0)
+        numbers = work.numbers + steps * NODE * sparsity.size
         factor = factor_work(sparsity.border, sparsity.local, sparsity.width)
         held = 8.0 * directions * sparsity.size + self.batch_bytes
-        return Work(compiled, computed + 5e7, steps * factor, held)
+        return Work(1.5 * work.operations, numbers, steps * factor, held)
 
     def batches(self, method: SVI | Memoized) -> Work:
         """Minibatches: steps over some of the rows."""
