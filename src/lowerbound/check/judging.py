@@ -23,6 +23,8 @@ from lowerbound.run.loop import callers
 
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
 NEAR = 0.8  # of these: estimates have errors too
+UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
+SAME, NEGLIGIBLE = 0.1, 0.05  # nats between equal optima; the mass of one that does not count
 DRAWS = 512
 SHARE, LEAST = 0.2, 0.05  # of the seconds of the fit that a verdict may take, and seconds at least
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
@@ -53,7 +55,7 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
         return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
     if evidence is None:
         return _unmeasured(fit, "to measure it would take longer than the fit")
-    return _weighed(fit, evidence)
+    return _elsewhere(fit, evidence) or _weighed(evidence)
 
 
 def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
@@ -63,7 +65,8 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
     with np.errstate(all="ignore"), one_thread():
         judge = against(fit)
         drawn = judge.drawn(draws, fit.seed + 1, seconds / 2)
-        return _weighed(fit, measured(judge, drawn, fit.elbo, seconds / 2, fit.seed + 1))
+        evidence = measured(judge, drawn, fit.elbo, seconds / 2, fit.seed + 1)
+        return _elsewhere(fit, evidence) or _weighed(evidence)
 
 
 def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
@@ -79,7 +82,7 @@ def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
             if compiling > max(took, 1.0):
                 return None
         drawn = judge.drawn(DRAWS, seconds=seconds)
-    left = max(seconds - (time.perf_counter() - began), LEAST)
+    left = max(seconds - (time.perf_counter() - began), seconds / 2)
     return measured(judge, drawn, fit.elbo, left)
 
 
@@ -90,7 +93,25 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
     return Verdict("means", f"how near q is to the posterior is not known: {why}", "lb.check(fit)")
 
 
-def _weighed(fit: Fit, evidence: Evidence) -> Verdict:
+def _elsewhere(fit: Fit, evidence: Evidence) -> Verdict | None:
+    """What other restarts say, where one has converged to another optimum that counts.
+
+    Two optima are, by their ELBOs, of masses that are exp of these. Optima of one ELBO are the same,
+    or the same up to the names of components.
+    """
+    best = max((one.elbo for one in fit.restarts), default=-math.inf)
+    done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
+    others = [gap for gap in done if SAME < gap < -math.log(NEGLIGIBLE)]
+    if not others:
+        return None
+    reason = (
+        f"a restart has converged to another optimum, {min(others):.1f} nats below, which holds "
+        f"about {math.exp(-min(others)):.2f} times the mass of this one"
+    )
+    return Verdict("nothing", reason, NUTS, evidence)
+
+
+def _weighed(evidence: Evidence) -> Verdict:
     """The verdict that the evidence gives."""
     mean, sd = evidence.worst_mean, evidence.worst_sd
     cure = PSIS if evidence.by != "curvature" else NUTS
@@ -106,10 +127,10 @@ def _weighed(fit: Fit, evidence: Evidence) -> Verdict:
     if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
-    if evidence.by == "curvature":
+    if evidence.by == "curvature" or (evidence.by == "weights" and evidence.efficiency < UNEVEN):
         reason = (
-            f"the importance weights of {evidence.draws:,} draws tell nothing (k-hat "
-            f"{evidence.k_hat:.1f}); the curvature of log p agrees with q, which is not enough"
+            f"the importance weights of {evidence.draws:,} draws are too uneven to tell (k-hat "
+            f"{evidence.k_hat:.1f}, effective size {evidence.efficiency:.0%})"
         )
         return Verdict("means", reason, NUTS, evidence)
     return Verdict("all", _good(evidence, mean, sd), "", evidence)

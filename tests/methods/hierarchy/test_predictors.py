@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 from lowerbound.errors import NoPredictorsError
@@ -115,3 +117,34 @@ def test_a_softmax_is_refused(seed):
     y = np.random.default_rng(seed).integers(3, size=20)
     with jax.enable_x64(True), pytest.raises(NoPredictorsError, match="meet"):
         predictors_of(trace_model(program, (y,), {}, None))
+
+
+@pytest.mark.parametrize("centre", [0.0, 5e3])
+def test_a_kink_is_no_parabola(centre):
+    """|z| has no second derivative anywhere but where it matters."""
+
+    def lasso(x, y):
+        scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
+        b = numpyro.sample("b", dist.Laplace(0.0, scale).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ b, 1.0), obs=y)
+
+    def absolute(x, y):
+        scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
+        b = numpyro.sample("b", dist.Normal(0.0, 10.0).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Laplace(x @ b, scale), obs=y)
+
+    def smooth(x, y):
+        scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
+        b = numpyro.sample("b", dist.Normal(0.0, scale).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ b, 1e-2), obs=y)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 3)), centre + rng.normal(size=20)
+    found = {
+        m.__name__: predictors_of(trace_model(m, (x, y), {})) for m in (lasso, absolute, smooth)
+    }
+    assert {n: one.is_quadratic for n, one in found.items()} == {
+        "lasso": False,
+        "absolute": False,
+        "smooth": True,
+    }

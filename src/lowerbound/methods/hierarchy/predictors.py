@@ -22,7 +22,11 @@ from lowerbound.methods.hierarchy.reading.splitting import Split
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
 
+# The least sds, relative to its place, of the law that a predictor is looked at with: any will do
+# for a parabola.
+NARROW, WIDE = 1e-5, 1.0
 NODES = 12  # of a quadrature, where some g is not a parabola
+FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
 
@@ -118,21 +122,32 @@ class Predictors:
 
     @cached_property
     def is_quadratic(self) -> bool:
-        """Whether every g is a parabola, so that z given theta is Gaussian."""
+        """Whether every g is a parabola, so that z given theta is Gaussian.
+
+        Its slope is then a straight line, near and far: |z| has a slope that is constant twice.
+        """
         rng = np.random.default_rng(0)
         t = 0.1 * rng.normal(size=self.dimension)
-        places = [rng.normal(size=self.count) for _ in range(2)]
-        none = np.zeros(self.count)
-        found = [self._expected(t, place, none, *_rule(1)) for place in places]
-        first, second = (np.asarray(one[2]) for one in found)
-        with np.errstate(all="ignore"):
-            scale = np.maximum(abs(first), abs(second))
-            return bool((abs(first - second) <= CURVED * scale).all())
+        none, line = np.zeros(self.count), None
+        for size in FAR:
+            first, second = (size * rng.normal(size=self.count) for _ in range(2))
+            slopes = [
+                np.asarray(self._expected(t, p, none, WIDE, *_rule(1))[1]) for p in (first, second)
+            ]
+            with np.errstate(all="ignore"):
+                steepness = (slopes[1] - slopes[0]) / (second - first)
+                line = steepness if line is None else line
+                noise = 1e-12 * np.maximum(*map(abs, slopes)) / abs(second - first)
+                scale = np.maximum(abs(steepness), abs(line))
+                if not (abs(steepness - line) <= CURVED * scale + noise).all():
+                    return False
+        return True
 
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Expectations under N(mean, variance) of every predictor."""
-        rule = _rule(2 if self.is_quadratic else NODES)
-        value, slope, curvature = self._expected(t, mean, np.sqrt(np.maximum(variance, 0.0)), *rule)
+        sd, exact = np.sqrt(np.maximum(variance, 0.0)), self.is_quadratic
+        rule = (WIDE, *_rule(2)) if exact else (NARROW, *_rule(NODES))
+        value, slope, curvature = self._expected(t, mean, sd, *rule)
         return Expected(float(value), np.asarray(slope), np.asarray(curvature))
 
     def _expected(self, t: np.ndarray, *args: Any) -> Any:
@@ -217,25 +232,23 @@ class Predictors:
         entries: Any,
         mean: Array,
         deviation: Array,
+        narrow: Array,
         nodes: Array,
         weights: Array,
         used: Array,
     ) -> tuple[Array, Array, Array]:
+        spread = jnp.maximum(deviation, narrow * (1.0 + jnp.abs(mean)))
+
         def at(node: Array) -> tuple[Array, Array, Array]:
-            place = mean + deviation * node
+            both = jax.value_and_grad(lambda p: self._log_p(t, leaves, p))
+            value, gradient = both(mean + spread * node)
+            return value, gradient, -gradient * node
 
-            def slope(place: Array) -> tuple[Array, Array]:
-                value, gradient = jax.value_and_grad(lambda p: self._log_p(t, leaves, p))(place)
-                return gradient, value
-
-            # Every term has one predictor, so that the second derivatives are a diagonal.
-            gradient, turned, value = jax.jvp(
-                slope, (place,), (jnp.ones_like(place),), has_aux=True
-            )
-            return value, gradient, -turned
-
-        found: tuple[Array, Array, Array] = _averaged(at, nodes, weights, used)
-        return found
+        # E[g''] = E[g' (eta - mean)] / variance: the derivative of what is averaged, kinks and all.
+        value, gradient, turned = _averaged(at, nodes, weights, used)
+        curvature = turned / spread
+        wider = 0.5 * jnp.sum(curvature * (spread**2 - deviation**2))
+        return value + wider, gradient, curvature
 
     def _slope(
         self,
