@@ -96,8 +96,8 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
 def _elsewhere(fit: Fit, evidence: Evidence) -> Verdict | None:
     """What other restarts say, where one has converged to another optimum that counts.
 
-    Two optima are, by their ELBOs, of masses that are exp of these. Optima of one ELBO are the same,
-    or the same up to the names of components.
+    Their masses are exp of their ELBOs. Optima of one ELBO are the same, or the same up to the
+    names of components.
     """
     best = max((one.elbo for one in fit.restarts), default=-math.inf)
     done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
