@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import textwrap
 
 import numpy as np
@@ -161,6 +162,18 @@ def test_variants_are_values_of_the_model_and_flags_that_change_it():
     parser.add_argument("--x64", action="store_true")
     parser.add_argument("--device", choices=["cpu", "gpu"])
     assert list(variants(parser)) == [["--model", "b"], ["--unroll-loop"]]
+
+
+def test_the_summary_compares_costs_with_what_was_expected():
+    costs = [(1.0, 2.9, 50, 190), (1.0, 3.1, 50, 700), (6.0, 1.9, 900, 310), (math.nan, 1.0, 1, 1)]
+    rows = [
+        Row("a", i, "m", "", "result", cpu=c, expected=e, megabytes=mb, expected_mb=expected)
+        for i, (e, c, expected, mb) in enumerate(costs)
+    ]
+    assert (
+        "within a factor of 3 of what was expected, of 3 rows: 1 by processor seconds, "
+        "2 by megabytes (those below 200 count as 200)"
+    ) in summary(rows)
 
 
 def test_the_summary_counts_outcomes_and_lists_what_is_wrong():
