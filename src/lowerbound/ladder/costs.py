@@ -54,6 +54,7 @@ STARTED, FIRST, SECOND = 15, 15, 8  # iterations of the starts, and over the dra
 QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
 LINE = 3000  # numbers of a quadrature on the line: panels, and rounds that place them
 KINDS = 4  # sweeps that starts of several kinds take as long to compile as
+JUDGED = 350  # operations of the log density that judges what is not exact
 SWEPT = 6  # numbers of a sweep for each of the program
 NODE = 60_000  # numbers that the solution of a node costs at least
 LAPACK, OUTER = 90, 8  # flops for size^3 of a node's factor, and size^2 of a draw
@@ -167,7 +168,7 @@ class _Program:
         free = [block for block in structure.blocks if block.family.free_form]
         # Starts of several kinds are a program of several times the updates of a sweep.
         compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + self.derived
-        compiled = 220 + compiled * (KINDS if starts > 1 else 1)
+        compiled = 220 + compiled * (KINDS if starts > 1 else 1) + JUDGED * (curved or not alone)
         sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
         each = SWEPT * (self.numbers + self.data) * self.states + NODE
         each += QUADRATURE * self.rows * curved
@@ -189,7 +190,7 @@ class _Program:
         structure = derived(problem_given(self.problem, sites)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
-        compiled = 400 + 15 * len(structure.summands) + 650 * curved + self.derived
+        compiled = 400 + 15 * len(structure.summands) + (650 + JUDGED) * curved + self.derived
         each = NODE + QUADRATURE * self.rows * curved
         flops = nodes * steps * LAPACK * float(size) ** 3
         kept = 8.0 * 3 * nodes * float(size) ** 2
@@ -207,7 +208,7 @@ class _Program:
         each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
         flops = solved * steps * float(surface.pattern.dense) ** 3
         held = 8.0 * (points * entries + 4 * pairs + 6 * found.count)
-        compiled = 900.0 + 3 * self.operations
+        compiled = 900.0 + 3 * self.operations + JUDGED * (not found.is_quadratic)
         return Work(compiled, solved * each, flops, held)
 
     def partly(self, method: Over) -> Work:
