@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -35,6 +38,28 @@ class Limits:
 def limits() -> Limits:
     """The memory that is free on the device that computes by default, now."""
     return Limits(_of_device() or min(_of_machine(), _of_container()))
+
+
+def handed_back() -> None:
+    """Give what was freed back to the system, where the allocator of the platform can.
+
+    The one of Linux keeps arrays of up to 32 MB for itself, and never gives back what lies below
+    one that is in use.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # another library than GNU's
+        return None
+    return found
 
 
 def _of_device() -> int | None:

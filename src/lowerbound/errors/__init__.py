@@ -35,6 +35,7 @@ Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask
 from lowerbound.errors.breakdown import (
     DecreasingBoundError,
     DecreasingBoundWarning,
+    IllConditionedError,
     ImproperFactorError,
     ImproperPosteriorError,
     LostPosteriorError,
@@ -178,6 +179,7 @@ __all__ = [
     # breakdown
     "DecreasingBoundError",
     "DecreasingBoundWarning",
+    "IllConditionedError",
     "ImproperFactorError",
     "ImproperPosteriorError",
     "LostPosteriorError",

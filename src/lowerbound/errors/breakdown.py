@@ -110,6 +110,24 @@ class ImproperPosteriorError(LowerboundError):
         super().__init__(text if shown else unknown)
 
 
+class IllConditionedError(LowerboundError):
+    """Equations of many effects that conjugate gradients do not solve.
+
+    After `steps` steps the residual of `size` equations is `residual` of what it was.
+    """
+
+    def __init__(self, size: int, steps: int, residual: float) -> None:
+        self.size, self.steps, self.residual = size, steps, residual
+        super().__init__(
+            f"{size:,} effects that meet each other, too many for a dense covariance, were not "
+            f"solved for: after {steps:,} steps of conjugate gradients a residual of "
+            f"{residual:.1g} is left.\n"
+            "Expected effects that the data tell apart about equally well. Drop what is collinear, "
+            "give effects narrower priors, or use a method without a joint covariance, e.g. "
+            "method=lb.CAVI()."
+        )
+
+
 class NoModeError(LowerboundError):
     """The log density has no maximum."""
 

@@ -28,9 +28,9 @@ class TooDenseError(LowerboundError):
         super().__init__(
             f"Of {size:,} effects, {left:,} are left that meet each other once those that are "
             "independent given the others are eliminated.\n"
-            f"Expected at most {most:,} such effects, whose covariance is dense. Of factors that "
-            "cross, give all but the largest fewer levels, or use a method without a joint "
-            "covariance, e.g. method=lb.CAVI()."
+            f"Expected at most {most:,} such effects, whose covariance is dense, or effects of "
+            "which most meet few others. Use fewer basis functions, levels or knots, or a method "
+            "without a joint covariance, e.g. method=lb.CAVI()."
         )
 
 

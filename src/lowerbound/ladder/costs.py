@@ -204,10 +204,10 @@ class _Program:
         solved = CLIMBED + ALONG * found.dimension + points
         steps = 1 if found.is_quadratic else NEWTON
         nodes = 2 if found.is_quadratic else QUADRATURE_NODES
-        entries, pairs = len(surface.gram.rows), len(surface.gram.place)
+        pairs = surface.gram.pairs
         each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
         flops = solved * steps * float(surface.pattern.dense) ** 3
-        held = 8.0 * (points * entries + 4 * pairs + 6 * found.count)
+        held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
         compiled = 900.0 + 3 * self.operations + JUDGED * (not found.is_quadratic)
         return Work(compiled, solved * each, flops, held)
 

@@ -85,7 +85,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
     assert here is not None
     matrix = np.zeros((one.size, one.size))
     gram = surface.gram
-    matrix[gram.rows, gram.columns] = matrix[gram.columns, gram.rows] = here.precision
+    matrix[gram.rows, gram.columns] = matrix[gram.columns, gram.rows] = surface.precision(here)
     away = z - here.loc
     log_q = 0.5 * (np.linalg.slogdet(matrix)[1] - one.size * np.log(2 * np.pi))
     log_q -= 0.5 * away @ matrix @ away

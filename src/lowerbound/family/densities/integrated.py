@@ -3,8 +3,8 @@
 q(theta) is known through a surrogate of its log density on the unconstrained space (t), and
 q(z | theta) at some values of t. Between them mean and sds of z follow theta: both are smooth
 functions of the standardised t, s, through what is known at the points; the correlations of z are
-those of the nearest point. Draws are exact draws of this law. All of it is computed on the host,
-in float64.
+those of the nearest point whose precision is kept, an anchor. Draws are exact draws of this law.
+All of it is computed on the host, in float64.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Integrated:
     """The density of hyperparameters `sites` and, given them, of all other sites, which are real.
 
     Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
-    in their order; at m points "t" (m, k), "loc" (m, d), "precision" (m, nnz) and "variance"
-    (m, d) of z, the other sites in the order of the coordinates; "slopes" (k, d) of loc by s, and
+    in their order; at m points "t" (m, k), "loc" (m, d) and "variance" (m, d) of z, the other sites
+    in the order of the coordinates, and "precision" (a, nnz) at those numbered "anchors" (a,);
+    "slopes" (k, d) of loc by s, and
     "stretches" (k, d) of its log sd; "inverse" (m, m), "lengths" (k,) and "shares" (3,): the kernel
     between the points, by which what the slopes leave is interpolated; "rows", "columns" and
     "groups": the pattern of the precision.
@@ -206,6 +207,7 @@ class _Held:
     s: np.ndarray
     loc: np.ndarray
     precision: np.ndarray
+    anchors: np.ndarray
     variance: np.ndarray
     slopes: np.ndarray
     stretches: np.ndarray
@@ -244,15 +246,16 @@ class _Held:
         shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
         return shrunk, BANDWIDTH * sd
 
-    def factor(self, point: int) -> Factor:
-        """The factor of the precision at a point."""
-        found = self.pattern.factor(self.precision[point])
+    def factor(self, anchor: int) -> Factor:
+        """The factor of the precision at an anchor."""
+        found = self.pattern.factor(self.precision[anchor])
         assert found is not None, "a stored precision is not positive definite"
         return found
 
     def nearest(self, s: np.ndarray) -> np.ndarray:
-        """The point whose cell each row of s is in."""
-        squares = (self.s**2).sum(axis=1) - 2 * s @ self.s.T
+        """The anchor whose cell each row of s is in."""
+        anchors = self.s[self.anchors]
+        squares = (anchors**2).sum(axis=1) - 2 * s @ anchors.T
         return np.asarray(squares.argmin(axis=1))
 
     def features(self, s: np.ndarray) -> np.ndarray:
@@ -304,16 +307,16 @@ class _Held:
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
         s = self.smoothed.placed.inward(t)
-        points = self.nearest(s)
+        nearest = self.nearest(s)
         drawn = self.means(s)
-        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[points])
+        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[self.anchors[nearest]])
         size = drawn.shape[1]
         if not size:
             return drawn
         most = max(1, AT_ONCE // size)
-        for point in np.unique(points):
-            own = np.flatnonzero(points == point)
-            factor = self.factor(int(point))
+        for anchor in np.unique(nearest):
+            own = np.flatnonzero(nearest == anchor)
+            factor = self.factor(int(anchor))
             for start in range(0, len(own), most):
                 some = own[start : start + most]
                 normals = rng.standard_normal((size, len(some)))
@@ -325,16 +328,16 @@ class _Held:
         if not z.shape[1] or not len(t):
             return np.zeros(len(t))
         s = self.smoothed.placed.inward(t)
-        points = self.nearest(s)
-        scales = self.log_sds(s) - 0.5 * np.log(self.variance[points])
+        nearest = self.nearest(s)
+        scales = self.log_sds(s) - 0.5 * np.log(self.variance[self.anchors[nearest]])
         error = (z - self.means(s)) * np.exp(-scales)
         rows, columns = self.pattern.rows, self.pattern.columns
         twice = np.where(rows == columns, 1.0, 2.0)
         found = np.empty(len(t))
-        for point in np.unique(points):
-            own = np.flatnonzero(points == point)
-            entries = twice * self.precision[point]
-            log_det = self.factor(int(point)).log_det
+        for anchor in np.unique(nearest):
+            own = np.flatnonzero(nearest == anchor)
+            entries = twice * self.precision[anchor]
+            log_det = self.factor(int(anchor)).log_det
             for row in own:
                 square = float(entries @ (error[row, rows] * error[row, columns]))
                 found[row] = 0.5 * (log_det - square)

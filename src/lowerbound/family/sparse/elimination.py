@@ -2,7 +2,8 @@
 
 Small independent blocks are eliminated first, and what is left loses its Schur complement,
 S = P_RR - B' D^-1 B. Where S is sparse, blocks of it are eliminated in turn (nested designs, trees,
-chains); in the end it is dense. Covariances are computed where P has entries and nowhere else.
+chains); in the end it is dense, or, where that is too large, known by its products alone.
+Covariances are computed where P has entries and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from lowerbound.errors import ArgumentError, TooDenseError
 from lowerbound.family.sparse.fronts import Front
 from lowerbound.family.sparse.gram import distinct
+from lowerbound.family.sparse.implicit import PROBES, Implicit
 from lowerbound.family.sparse.independent_sets import blocks_of
 from lowerbound.family.sparse.stages import Dense, Factor, Stage
 
@@ -24,7 +26,9 @@ MOST_DENSE = 5000  # entries that are left
 # What is left is looked at as sparse up to this share of its entries, so many of them, and so many
 # products that add up to them. More take longer to order than they save.
 _FILLED, _MOST_ENTRIES, _MOST_PRODUCTS = 0.125, 1e7, 3e7
+_PAIRS, _MIXED = 64, 2654435761  # of a block at once; Knuth's multiplier, by which keys are told
 _FULL = 0.25  # of what is left: a border that meets more is treated as meeting all
+_MOST_MET = 5e7  # pairs of a block and what it meets, where products are formed in their place
 _AT_ONCE = 2**21  # numbers that a front computes
 
 
@@ -50,7 +54,8 @@ class Pattern:
     def of(cls, rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarray) -> Pattern:
         """The pattern with entries at rows >= columns, of least work.
 
-        Raises TooDenseError where more than 5000 entries are left that meet each other.
+        Where more than 5000 entries are left they are not written down as a matrix; where none is
+        eliminated, or too many meet, TooDenseError is raised.
         """
         rows, columns, groups = (np.asarray(x) for x in (rows, columns, groups))
         _check(rows, columns, size, groups)
@@ -58,14 +63,31 @@ class Pattern:
         return cls(rows, columns, size, groups, _stage_of(*at, size, groups))
 
     @property
-    def dense(self) -> int:
-        """How many entries are left in the end, as a dense matrix."""
-        stage: Stage | Dense = self.stage
+    def last(self) -> Dense | Implicit:
+        """What is left in the end."""
+        stage: Stage | Dense | Implicit = self.stage
         while isinstance(stage, Stage):
             stage = stage.rest
-        return stage.size
+        return stage
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether log-determinants and covariances are, rather than estimated."""
+        return isinstance(self.last, Dense)
+
+    @property
+    def dense(self) -> int:
+        """How many entries are left in the end, as a dense matrix."""
+        return self.last.size if isinstance(self.last, Dense) else self.last.exactly
 
     def __str__(self) -> str:
+        last = self.last
+        if isinstance(last, Implicit):
+            return (
+                f"{self.size - last.size:,} eliminated in small blocks; {last.size:,} left, more "
+                f"than the {MOST_DENSE:,} that may be dense: by conjugate gradients, "
+                f"{last.exactly} directions exactly, log-determinants by {PROBES} fixed probes"
+            )
         return f"{self.size - self.dense:,} eliminated in small blocks, {self.dense:,} dense"
 
     def factor(self, values: np.ndarray) -> Factor | None:
@@ -92,9 +114,13 @@ def _stage_of(rows: np.ndarray, columns: np.ndarray, size: int, groups: np.ndarr
     own = np.flatnonzero(~blocks.is_out[rows] & ~blocks.is_out[columns])
     pair = blocks.left[rows[own]], blocks.left[columns[own]]
     rest, keys = _rest(blocks, pair, groups)
-    fronts = tuple(_fronts(blocks, rows, columns, keys))
-    to = _located(*pair, len(blocks.kept), keys)
-    return Stage(fronts, blocks.kept, own, to, rest, len(rows))
+    fronts = tuple(_fronts(blocks, rows, columns, rest, keys))
+    to = np.arange(len(own), dtype=np.int32)
+    if not isinstance(rest, Implicit):
+        to = _located(*pair, len(blocks.kept), keys)
+    diagonal = np.empty(size, np.int64)
+    diagonal[rows[~off]] = np.flatnonzero(~off)
+    return Stage(fronts, blocks.kept, own, to, rest, len(rows), diagonal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,24 +174,43 @@ def _begins(counts: np.ndarray) -> np.ndarray:
 
 def _rest(
     blocks: _Blocks, own: tuple[np.ndarray, np.ndarray], groups: np.ndarray
-) -> tuple[Stage | Dense, np.ndarray | None]:
-    """The next stage, and the keys of its values in order; None where it is dense."""
+) -> tuple[Stage | Dense | Implicit, np.ndarray | None]:
+    """The next stage, and the keys of its values in order; None where it has no list of them."""
     size = len(blocks.kept)
     products = len(own[0]) + float(np.sum(blocks.widths * (blocks.widths + 1.0))) / 2
     if len(blocks.members) and products < min(_FILLED * float(size) ** 2, _MOST_PRODUCTS):
-        keys = [own[0] * size + own[1]]
-        for width in np.unique(blocks.widths):
-            border = blocks.border(np.flatnonzero(blocks.widths == width), int(width))
-            first, second = np.tril_indices(int(width))
-            keys.append((border[:, first] * size + border[:, second]).ravel())
-        known = distinct(np.concatenate(keys))
-        if len(known) <= _MOST_ENTRIES:
+        every = 1 if products < _MOST_ENTRIES else 16
+        known = _met(blocks, own, every)
+        if every > 1 and every * len(known) <= _MOST_ENTRIES:
+            known, every = _met(blocks, own, 1), 1
+        if every == 1 and len(known) <= _MOST_ENTRIES:
             stage = _stage_of(known // size, known % size, size, groups[blocks.kept])
             if stage.fronts:
                 return stage, known
     if size > MOST_DENSE:
-        raise TooDenseError(len(blocks.label), size, MOST_DENSE)
+        met = np.stack([blocks.borders // size, blocks.borders % size])
+        if not met.size or len(blocks.borders) > _MOST_MET:
+            raise TooDenseError(len(blocks.label), size, MOST_DENSE)
+        return Implicit.of(*own, size, met, groups[blocks.kept]), None
     return Dense(size), None
+
+
+def _met(blocks: _Blocks, own: tuple[np.ndarray, np.ndarray], every: int) -> np.ndarray:
+    """The keys row * size + column of what is left, in order; or only every so many, by chance."""
+    size = len(blocks.kept)
+    keys = [_some(own[0] * size + own[1], every)]
+    for width in np.unique(blocks.widths):
+        border = blocks.border(np.flatnonzero(blocks.widths == width), int(width))
+        first, second = np.tril_indices(int(width))
+        for begin in range(0, len(first), _PAIRS):
+            part = slice(begin, begin + _PAIRS)
+            key = border.take(first[part], 1) * size + border.take(second[part], 1)
+            keys.append(_some(key.ravel(), every))
+    return distinct(np.concatenate(keys))
+
+
+def _some(keys: np.ndarray, every: int) -> np.ndarray:
+    return keys if every == 1 else keys[keys * _MIXED % 2**32 // 2**16 % every == 0]
 
 
 def _located(
@@ -178,13 +223,17 @@ def _located(
 
 
 def _fronts(
-    blocks: _Blocks, rows: np.ndarray, columns: np.ndarray, keys: np.ndarray | None
+    blocks: _Blocks,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    rest: Stage | Dense | Implicit,
+    keys: np.ndarray | None,
 ) -> Iterator[Front]:
     """Blocks of one size whose borders have about one width, a few of them at once."""
     if not len(blocks.members):
         return
     size = len(blocks.kept)
-    full = (blocks.widths > _FULL * size) & (keys is None)
+    full = (blocks.widths > _FULL * size) & isinstance(rest, Dense)
     width = np.where(full, size, np.minimum(_rounded(blocks.widths), size))
     order = np.lexsort((width, blocks.sizes, full))
     kind = np.stack([full, blocks.sizes, width])[:, order]
@@ -218,6 +267,7 @@ def _fronts(
         if not is_full:
             met = blocks.border(some, m)
             border = np.maximum(met, 0).astype(np.int32)
+        if border is not None and not isinstance(rest, Implicit):
             high, low = np.tril_indices(m)
             target = _located(met.take(high, 1), met.take(low, 1), size, keys)
             target[met.take(high, 1) < 0] = 0  # nothing is added there

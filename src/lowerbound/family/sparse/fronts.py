@@ -7,10 +7,11 @@ left loses W' W. All blocks of a front are done at once: the block is the last a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-__all__ = ["Eliminated", "Front"]
+__all__ = ["Eliminated", "Front", "inverse_cholesky"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Front:
     inner_to: np.ndarray
     outer_from: np.ndarray
     outer_to: np.ndarray
-    place: np.ndarray | None  # (n, m (m + 1) / 2): where the products of W go; None: everywhere
+    place: np.ndarray | None  # (n, m (m + 1) / 2): where the products of W go, if they are formed
 
     def eliminated(self, values: np.ndarray) -> Eliminated | None:
         """The factors of the blocks; None where one of them is not positive definite."""
@@ -36,7 +37,7 @@ class Front:
         inner, outer = np.zeros(b * b * n), np.zeros(b * n * self.width)
         inner[self.inner_to] = values[self.inner_from]
         outer[self.outer_to] = values[self.outer_from]
-        found = _inverse_cholesky(inner.reshape(b, b, n))
+        found = inverse_cholesky(inner.reshape(b, b, n))
         if found is None:
             return None
         inverse, log_det = found
@@ -45,13 +46,14 @@ class Front:
     def reduce(self, done: Eliminated, left: np.ndarray) -> None:
         """Take W' W off the values of what is left, in place."""
         b, n = self.members.shape
-        if self.place is None:
+        if self.border is None:
             from scipy.linalg.blas import dsyrk
 
             m = self.width
             factor = done.outer.reshape(b * n, m).T
             dsyrk(-1.0, factor, beta=1.0, c=left.reshape(m, m).T, lower=1, overwrite_c=1)
             return
+        assert self.place is not None
         first, second = np.tril_indices(self.width)
         products = done.outer[0].take(first, 1) * done.outer[0].take(second, 1)
         for outer in done.outer[1:]:
@@ -61,18 +63,22 @@ class Front:
     def covariance(self, done: Eliminated, left: np.ndarray, out: np.ndarray) -> None:
         """Put the covariances at the pattern's entries into `out`, from those of what is left."""
         b, n = self.members.shape
-        inverse, m = done.inverse, self.width
-        outer = _times(inverse.transpose(1, 0, 2), done.outer)  # D^-1 B
-        if self.place is None:
+        outer, m = done.turned, self.width
+        if self.border is None:
             from scipy.linalg.blas import dsymm
 
             full = dsymm(1.0, left.reshape(m, m).T, outer.reshape(b * n, m).T, lower=1)
             crossed = full.T.reshape(b, n, m)
         else:
+            assert self.place is not None
             met = left.take(self.place).take(_square(m), 1).reshape(n, m, m)
             crossed = np.matmul(outer.transpose(1, 0, 2), met).transpose(1, 0, 2)
-        own = np.einsum("kin,kjn->ijn", inverse, inverse)
-        own += np.einsum("inm,jnm->ijn", crossed, outer)
+        self.put(done, crossed, out)
+
+    def put(self, done: Eliminated, crossed: np.ndarray, out: np.ndarray) -> None:
+        """Covariances into `out`, given those of D^-1 B z with what it meets, (b, n, m)."""
+        own = np.einsum("kin,kjn->ijn", done.inverse, done.inverse)
+        own += np.einsum("inm,jnm->ijn", crossed, done.turned)
         out[self.inner_from] = own.ravel()[self.inner_to]
         out[self.outer_from] = -crossed.ravel()[self.outer_to]
 
@@ -84,6 +90,11 @@ class Eliminated:
     inverse: np.ndarray  # (b, b, n): L^-1
     outer: np.ndarray  # (b, n, m): W = L^-1 B
     log_det: float
+
+    @cached_property
+    def turned(self) -> np.ndarray:
+        """D^-1 B, (b, n, m)."""
+        return _times(self.inverse.transpose(1, 0, 2), self.outer)
 
     def forward(self, rhs: np.ndarray) -> np.ndarray:
         """L^-1 rhs, (b, n, k)."""
@@ -101,7 +112,7 @@ def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("ijn,jnk->ink", matrix, vectors))
 
 
-def _inverse_cholesky(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
+def inverse_cholesky(matrix: np.ndarray) -> tuple[np.ndarray, float] | None:
     """L^-1 of each block, from its lower triangle, and the sum of log-determinants of all."""
     size = len(matrix)
     lower, inverse = np.zeros_like(matrix), np.zeros_like(matrix)

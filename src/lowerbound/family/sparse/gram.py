@@ -38,6 +38,11 @@ class Gram:
     count: int  # rows of A
 
     @property
+    def pairs(self) -> int:
+        """How many products are summed."""
+        return len(self.place)
+
+    @property
     def multiplicity(self) -> np.ndarray:
         """How often a symmetric matrix has each entry, (nnz,): twice off the diagonal."""
         return np.where(self.rows == self.columns, 1.0, 2.0)

@@ -1,4 +1,6 @@
-"""Stages of an elimination: fronts, and what they leave as the next stage; the last is dense.
+"""Stages of an elimination: fronts, and what they leave as the next stage.
+
+The last stage is dense, or, where it is too large, implicit.
 
 A stage has a flat array of values; those of the dense one are all entries of its matrix, column by
 column, of which only the lower triangle is read and written.
@@ -7,6 +9,7 @@ column, of which only the lower triangle is read and written.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from lowerbound.family.sparse.fronts import Eliminated, Front
+from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
+from lowerbound.family.sparse.low_rank_inverse import Inverse
+from lowerbound.family.sparse.twins import Twins
 
 __all__ = ["Dense", "DenseFactor", "Factor", "Stage"]
 
@@ -48,6 +54,7 @@ class DenseFactor:
 
     lower: np.ndarray
     log_det: float
+    error = 0.0
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (n, k)."""
@@ -83,8 +90,9 @@ class Stage:
     kept: np.ndarray  # (r,): entries that are left
     own_from: np.ndarray  # values of pairs of them, and where they go
     own_to: np.ndarray
-    rest: Stage | Dense
+    rest: Stage | Dense | Implicit
     count: int  # values
+    diagonal: np.ndarray  # (d,): those of the diagonal
 
     def factor(self, values: np.ndarray) -> Factor | None:
         """The factor of the matrix; None where it is not positive definite."""
@@ -95,9 +103,14 @@ class Stage:
             eliminated = front.eliminated(values)
             if eliminated is None:
                 return None
-            front.reduce(eliminated, left)
+            if not isinstance(self.rest, Implicit):
+                front.reduce(eliminated, left)
             done.append(eliminated)
-        rest = self.rest.factor(left)
+        rest: Factor | DenseFactor | ImplicitFactor | None
+        if isinstance(self.rest, Implicit):
+            rest = self.rest.factor(left, self.border(done), self.twins)
+        else:
+            rest = self.rest.factor(left)
         if rest is None:
             return None
         log_det = math.fsum(part.log_det for part in done) + rest.log_det
@@ -120,6 +133,36 @@ class Stage:
         begins = np.concatenate([[0], np.cumsum(np.concatenate(widths))])
         return np.concatenate(columns).astype(np.int32), begins.astype(np.int32)
 
+    @cached_property
+    def lines(self) -> np.ndarray:
+        """The row of each entry of W."""
+        widths = np.diff(self.borders[1])
+        return np.repeat(np.arange(len(widths), dtype=np.int32), widths)
+
+    @cached_property
+    def twins(self) -> list[Twins]:
+        """Where W has what belongs together, for an implicit rest."""
+        assert isinstance(self.rest, Implicit)
+        real = [np.zeros(0, bool)]
+        for front in self.fronts:
+            assert front.border is not None
+            known = np.ones(front.border.shape, bool)  # in order, and 0 after the last
+            known[:, 1:] = front.border[:, 1:] > front.border[:, :-1]
+            real += [known.ravel()] * len(front.members)
+        return self.rest.twins(self.borders[0], np.concatenate(real))
+
+    def border(self, done: Sequence[Eliminated]) -> Any:
+        """W of the sparse fronts."""
+        parts = [part.outer.ravel() for part in done[: self.sparse]]
+        return self.by_rows(np.concatenate([np.zeros(0), *parts]))
+
+    def by_rows(self, values: np.ndarray) -> Any:
+        """A sparse matrix with the pattern of W."""
+        from scipy.sparse import csr_array
+
+        columns, begins = self.borders
+        return csr_array((values, columns, begins), (len(begins) - 1, len(self.kept)))
+
 
 @dataclass(frozen=True, eq=False)
 class Factor:
@@ -127,8 +170,18 @@ class Factor:
 
     stage: Stage
     done: tuple[Eliminated, ...]
-    rest: Factor | DenseFactor
+    rest: Factor | DenseFactor | ImplicitFactor
     log_det: float
+
+    @property
+    def error(self) -> float:
+        """Of the log-determinant, in nats; 0 where it is exact."""
+        return self.rest.error
+
+    @property
+    def variance_error(self) -> float:
+        """The relative error of variances, root mean square; 0 where they are exact."""
+        return 0.0 if isinstance(self.rest, DenseFactor) else self.rest.variance_error
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (d,) or (d, k)."""
@@ -158,9 +211,48 @@ class Factor:
         left = self.rest.covariance()
         out = np.empty(self.stage.count)
         out[self.stage.own_from] = left[self.stage.own_to]
+        if isinstance(self.rest, ImplicitFactor):
+            self._implicitly(self.rest.inverse, out)
+            return out
         for front, part in zip(self.stage.fronts, self.done, strict=True):
             front.covariance(part, left, out)
         return out
+
+    def variance(self) -> np.ndarray:
+        """The diagonal of P^-1, (d,)."""
+        if isinstance(self.rest, ImplicitFactor):
+            return self._variance(self.rest.inverse)
+        return np.asarray(self.covariance()[self.stage.diagonal])
+
+    def _variance(self, inverse: Inverse) -> np.ndarray:
+        """The same, from C^-1 + L Q L' of what is left."""
+        out = np.empty(len(self.stage.diagonal))
+        out[self.stage.kept] = inverse.diagonal
+        turned = np.concatenate([np.zeros(0), *(part.turned.ravel() for part in self.done)])
+        met = self.stage.by_rows(turned) @ inverse.columns
+        near = inverse.within(turned, self.stage.lines, len(met))
+        flat = near + np.einsum("nr,nr->n", met @ inverse.middle, met)
+        begin = 0
+        for front, part in zip(self.stage.fronts, self.done, strict=True):
+            end = begin + front.members.size
+            own = np.einsum("kin,kin->in", part.inverse, part.inverse)
+            out[front.members] = own + flat[begin:end].reshape(front.members.shape)
+            begin = end
+        return out
+
+    def _implicitly(self, inverse: Inverse, out: np.ndarray) -> None:
+        """Covariances of what is eliminated, from C^-1 + L Q L' of what is left."""
+        turned = np.concatenate([np.zeros(0), *(part.turned.ravel() for part in self.done)])
+        crossed = inverse.blockwise(turned)
+        begin = 0
+        for front, part in zip(self.stage.fronts, self.done, strict=True):
+            end = begin + part.turned.size
+            own = crossed[begin:end].reshape(part.turned.shape)
+            near = inverse.columns[front.border]  # (n, m, r)
+            inside = np.matmul(part.turned.transpose(1, 0, 2), near) @ inverse.middle  # (n, b, r)
+            own += np.matmul(inside, near.transpose(0, 2, 1)).transpose(1, 0, 2)
+            front.put(part, own, out)
+            begin = end
 
     def _flat(self, parts: list[np.ndarray], like: np.ndarray) -> np.ndarray:
         width = like.shape[1]
@@ -183,16 +275,14 @@ class Factor:
     @cached_property
     def _borders(self) -> list[tuple[slice, Any]]:
         """W in pieces, each with the rows that it has: a sparse one, then dense ones."""
-        from scipy.sparse import csr_array
-
-        sparse = self.stage.sparse
-        columns, begins = self.stage.borders
-        values = np.concatenate([np.zeros(0), *(part.outer.ravel() for part in self.done[:sparse])])
-        shape = len(begins) - 1, len(self.stage.kept)
-        found: list[tuple[slice, Any]] = []
-        if shape[0]:
-            found.append((slice(0, shape[0]), csr_array((values, columns, begins), shape)))
-        begin = shape[0]
+        sparse, found = self.stage.sparse, []
+        begin = len(self.stage.borders[1]) - 1
+        if begin:
+            rest = self.rest
+            known = rest.border if isinstance(rest, ImplicitFactor) else None
+            found.append(
+                (slice(0, begin), self.stage.border(self.done) if known is None else known)
+            )
         for part in self.done[sparse:]:
             flat = part.outer.reshape(-1, part.outer.shape[-1])
             found.append((slice(begin, begin + len(flat)), flat))

@@ -15,6 +15,7 @@ import numpy as np
 
 from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
+from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
@@ -22,14 +23,8 @@ TOLERANCE = 3e-5  # nats that one more step would gain
 LIMIT = 60  # steps
 HALVINGS = 12
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
+LOOKED_AT = 5  # values of theta by which rows are told apart whose weights move together
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
-
-
-@dataclass(frozen=True, eq=False)
-class Place(Solved):
-    """What is solved, with the variances of the predictors, from which a neighbour may start."""
-
-    spread: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +43,11 @@ class _Gaussian:
     loc: np.ndarray
     precision: np.ndarray
     log_det: float
+    error: float
     mean: np.ndarray
     spread: np.ndarray
     expected: Expected
+    variance: np.ndarray
     covariance: np.ndarray | None
 
     @property
@@ -65,17 +62,33 @@ class GivenHyperparameters:
     """The surface L(t) of a program: a solution of z at every t."""
 
     predictors: Predictors
-    gram: Gram
+    gram: Gram | Reduced
     pattern: Pattern
 
     @classmethod
     def of(cls, predictors: Predictors) -> GivenHyperparameters:
         """Find the pattern of P, and how it is eliminated."""
         one = predictors
-        gram = gram_pattern(one.rows, one.columns, one.count, one.size)
+        gram = _reduced(one) or gram_pattern(one.rows, one.columns, one.count, one.size)
         return cls(one, gram, Pattern.of(gram.rows, gram.columns, one.size, one.groups))
 
-    def __call__(self, t: np.ndarray, start: Solved | None, slope: bool) -> Place | None:
+    @property
+    def numbers(self) -> int:
+        """How many a solution keeps: means, variances, and the entries of P where need be."""
+        entries = 0 if isinstance(self.gram, Reduced) else len(self.gram.rows)
+        return entries + 2 * self.predictors.size
+
+    def precision(self, solved: Solved) -> np.ndarray:
+        """The entries of P of a solution, which keeps them only where they are not soon found."""
+        if len(solved.precision) or not isinstance(self.gram, Reduced):
+            return solved.precision
+        return self.gram.values(self._curvature(solved.t))
+
+    def _curvature(self, t: np.ndarray) -> np.ndarray:
+        """Of terms that are parabolas, at any predictors."""
+        return self.predictors.expected(t, *[np.zeros(self.predictors.count)] * 2).curvature
+
+    def __call__(self, t: np.ndarray, start: Solved | None, slope: bool) -> Solved | None:
         """The solution at t; None where there is none."""
         with np.errstate(all="ignore"):
             zero = np.zeros(self.predictors.size)
@@ -86,27 +99,23 @@ class GivenHyperparameters:
             found = self._exactly(at) if exact else self._climbed(at, start)
             if found is None or not np.isfinite(found.bound):
                 return None
-            assert found.covariance is not None
             by_theta = self._slope(at, found) if slope else None
             if by_theta is not None and not np.isfinite(by_theta).all():
                 return None
-            diagonal = self.gram.rows == self.gram.columns
-            variance = np.empty(self.predictors.size)
-            variance[self.gram.rows[diagonal]] = found.covariance[diagonal]
-            return Place(
-                t, found.bound, by_theta, found.loc, found.precision, variance, found.spread
-            )
+            precision = np.zeros(0) if isinstance(self.gram, Reduced) else found.precision
+            law = found.loc, precision, found.variance
+            return Solved(t, found.bound, by_theta, *law, error=0.5 * found.error)
 
     def _exactly(self, at: _At) -> _Gaussian | None:
         """One solution: log p is a parabola of z."""
         still = np.zeros(self.predictors.count)
         here = self.predictors.expected(at.t, at.offset, still)
-        precision = self.gram.values(at.entries, here.curvature)
+        precision = self._products(at, here.curvature)
         factor = self._factor(precision)
         if factor is None:
             return None
         loc = factor.solve(self._gathered(at, here.slope))
-        return self._at(at, loc, precision, factor)
+        return self._at(at, loc, precision, factor, here.curvature)
 
     def _climbed(self, at: _At, start: Solved | None) -> _Gaussian | None:
         """Newton's steps to the largest ELBO."""
@@ -142,7 +151,7 @@ class GivenHyperparameters:
 
     def _begin(self, at: _At, start: Solved | None) -> _Gaussian | None:
         """Where a neighbour is, or at the mode of log p."""
-        if isinstance(start, Place):
+        if start is not None:
             factor = self._factor(start.precision)
             if factor is not None:
                 begun = self._at(at, start.loc, start.precision, factor)
@@ -179,7 +188,7 @@ class GivenHyperparameters:
     def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
         """The precision that the expected curvatures make, without negative ones if need be."""
         for curvature in (here.curvature, _positive(here.curvature)):
-            precision = self.gram.values(at.entries, curvature)
+            precision = self._products(at, curvature)
             factor = self._factor(precision)
             if factor is not None:
                 return precision, factor
@@ -190,39 +199,79 @@ class GivenHyperparameters:
     def _factor(self, precision: np.ndarray) -> Factor | None:
         return self.pattern.factor(precision) if np.isfinite(precision).all() else None
 
+    def _products(self, at: _At, weights: np.ndarray) -> np.ndarray:
+        """A' W A."""
+        if isinstance(self.gram, Reduced):
+            return self.gram.values(weights)
+        return self.gram.values(at.entries, weights)
+
     def _at(
-        self, at: _At, loc: np.ndarray, precision: np.ndarray, factor: Factor
+        self,
+        at: _At,
+        loc: np.ndarray,
+        precision: np.ndarray,
+        factor: Factor,
+        weights: np.ndarray | None = None,
     ) -> _Gaussian | None:
         """A Gaussian with all that follows from it; None where log p is not finite."""
-        mean = self._mean(at, loc)
-        covariance = factor.covariance()
-        spread = np.maximum(self.gram.quadratic(at.entries, covariance), 0.0)
+        mean, covariance = self._mean(at, loc), None
+        if isinstance(self.gram, Reduced):
+            assert weights is not None
+            spread, variance = self.gram.spread(weights, factor)
+        else:
+            covariance = factor.covariance()
+            if factor.error:  # estimates that do not err in the trace of P P^-1, as L does not
+                trace = float((self.gram.multiplicity * precision) @ covariance)
+                covariance = covariance * (len(loc) / trace)
+            spread = self.gram.quadratic(at.entries, covariance)
+            variance = covariance[self.pattern.stage.diagonal]
+        spread = np.maximum(spread, 0.0)
         expected = self.predictors.expected(at.t, mean, spread)
         if not np.isfinite(expected.value):
             return None
-        return _Gaussian(loc, precision, factor.log_det, mean, spread, expected, covariance)
+        given = loc, precision, factor.log_det, factor.error, mean, spread
+        return _Gaussian(*given, expected, variance, covariance)
 
     def _mean(self, at: _At, loc: np.ndarray) -> np.ndarray:
         one = self.predictors
+        if isinstance(self.gram, Reduced):
+            return np.asarray(at.offset + self.gram.design @ loc)
         products = at.entries * loc[one.columns]
         return at.offset + np.bincount(one.rows, products, minlength=one.count)
 
     def _gathered(self, at: _At, slope: np.ndarray) -> np.ndarray:
         one = self.predictors
+        if isinstance(self.gram, Reduced):
+            return np.asarray(self.gram.design.T @ slope)
         return np.bincount(one.columns, at.entries * slope[one.rows], minlength=one.size)
 
     def _slope(self, at: _At, found: _Gaussian) -> np.ndarray:
-        gram = self.gram
-        assert found.covariance is not None
-        return self.predictors.by_theta(
-            at.t,
-            found.mean,
-            np.sqrt(found.spread),
-            found.expected,
-            found.loc,
-            (gram.multiplicity * found.covariance)[gram.place],
-            (gram.first, gram.second, gram.owner),
-        )
+        gram, covariance = self.gram, np.zeros(0)
+        pairs = (np.zeros(0, np.int32),) * 3
+        if not self.predictors.is_fixed:
+            assert isinstance(gram, Gram)
+            assert found.covariance is not None
+            covariance = (gram.multiplicity * found.covariance)[gram.place]
+            pairs = gram.first, gram.second, gram.owner
+        law = found.mean, np.sqrt(found.spread), found.expected, found.loc
+        return self.predictors.by_theta(at.t, *law, covariance, pairs)
+
+
+def _reduced(predictors: Predictors) -> Reduced | None:
+    """Sums over rows that are formed once, where weights and A allow it."""
+    one = predictors
+    if not (one.is_fixed and one.is_quadratic):
+        return None
+    rng = np.random.default_rng(2)
+    samples = []
+    still = np.zeros(one.count)
+    for _ in range(LOOKED_AT):
+        samples.append(one.expected(0.5 * rng.normal(size=one.dimension), still, still).curvature)
+    with np.errstate(all="ignore"):
+        classes = weight_classes(samples)
+    if classes is None:
+        return None
+    return reduced(one.rows, one.columns, one.entries(np.zeros(one.dimension)), one.size, classes)
 
 
 def _positive(curvature: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import jax
@@ -12,7 +12,12 @@ import numpy as np
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
-from lowerbound.errors import NoFiniteStartError, PoorIntegralError, UnknownSiteError
+from lowerbound.errors import (
+    IllConditionedError,
+    NoFiniteStartError,
+    PoorIntegralError,
+    UnknownSiteError,
+)
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
@@ -89,7 +94,7 @@ class Hierarchy(Walking[Found]):
             except StopIteration as end:
                 integral: Integral = end.value
                 break
-            except NoFiniteStartError as error:
+            except (IllConditionedError, NoFiniteStartError) as error:
                 reason = str(error).splitlines()[0].rstrip(".")
                 raise PoorIntegralError(self.predictors.theta, reason) from error
             if progress.integral is not None and progress.integral is not last:
@@ -110,8 +115,11 @@ class Hierarchy(Walking[Found]):
         elbo = integral.log_evidence
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
-        family, parameters = integrated(one.coordinates, one.theta, integral, place.surface.pattern)
-        exact = stop.converged and one.is_quadratic
+        surface = place.surface
+        family, parameters = integrated(
+            one.coordinates, one.theta, integral, surface.pattern, surface.precision
+        )
+        exact = stop.converged and one.is_quadratic and surface.pattern.is_exact
         q = Q(family, parameters)
         return Answer(q, elbo, history, restarts, error=integral.error, exact=exact)
 
@@ -150,4 +158,9 @@ class Hierarchy(Walking[Found]):
             else:
                 law, update, what = "Gaussian, sparse precision", f"{how}, given {names}", "all"
             rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
-        return outline(model, f"Integrated over {names}", rows)
+        plan = outline(model, f"Integrated over {names}", rows)
+        if self.surface.pattern.is_exact:
+            return plan
+        note = f"Of {one.size:,} numbers given {names}: {self.surface.pattern}, whose error is in "
+        note += "fit.elbo_error."
+        return replace(plan, notes=(*plan.notes, note))

@@ -252,7 +252,9 @@ def _found(
     weights = smoothed.weights[:CANDIDATES]
     doubt = np.expm1(0.5 * np.minimum(sds, MOST_DOUBT) ** 2)
     unknown = float(weights @ doubt / weights.sum())
-    parts = (error, unknown, QUADRATURE, _edge_mass(smoothed))
+    # What is estimated errs alike at all points: no average makes it less.
+    estimated = float(mass @ [alive[number].error for number in kept])
+    parts = (error, unknown, QUADRATURE, _edge_mass(smoothed), estimated)
     error = float(np.linalg.norm(parts))
     moved = math.inf
     if before is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,27 @@ from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 
 NEGLIGIBLE = 1e-6  # the probability of all cells whose points are left out
-MOST_NUMBERS = 20_000_000  # that points hold together
+MOST_NUMBERS = 20_000_000  # that points hold together, of laws and of precisions
 LENGTHS, NUGGET = (1.0, 1.6, 2.5, 4.0, 6.5), 1e-6  # of the kernel
 LOOKED_AT = 200  # columns by which it is chosen
 FEWEST = 12  # points, however large
 
 
 def integrated(
-    coordinates: Coordinates, sites: Sequence[str], integral: Integral, pattern: Pattern
+    coordinates: Coordinates,
+    sites: Sequence[str],
+    integral: Integral,
+    pattern: Pattern,
+    precision: Callable[[Solved], np.ndarray] = attrgetter("precision"),
 ) -> tuple[Integrated, dict[str, Any]]:
-    """The density q(theta) q(z | theta) of an integral over the hyperparameters `sites`."""
+    """The density q(theta) q(z | theta) of an integral over the hyperparameters `sites`.
+
+    `precision` gives the entries of P at a point, of which it is kept for those of most mass.
+    """
     smoothed = integral.smoothed.trimmed()
     solved = integral.solved
     s = smoothed.placed.inward(np.array([one.t for one in solved]))
@@ -35,15 +44,16 @@ def integrated(
 
     order = np.argsort(-mass, kind="stable")
     needed = int(np.searchsorted(np.cumsum(mass[order]), 1.0 - NEGLIGIBLE)) + 1
-    numbers = len(solved[0].precision) + 2 * loc.shape[1] + 1
-    kept = np.sort(order[: min(needed, max(FEWEST, MOST_NUMBERS // numbers))])
+    kept = order[: min(needed, max(FEWEST, MOST_NUMBERS // (2 * loc.shape[1] + 1)))]
+    anchors = np.arange(min(len(kept), max(1, MOST_NUMBERS // max(1, len(pattern.rows)))))
     rest = [known[kept] - s[kept] @ own for known, own in ((loc, slopes), (log_sds, stretches))]
     inverse, lengths, shares = _kernel(s[kept], rest, mass[kept])
     parameters = {
         "theta": smoothed.arrays(),
         "t": np.array([solved[number].t for number in kept]),
         "loc": loc[kept],
-        "precision": np.array([solved[number].precision for number in kept]),
+        "precision": np.array([precision(solved[number]) for number in kept[anchors]]),
+        "anchors": anchors,
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
         "stretches": stretches,

@@ -17,7 +17,7 @@ from lowerbound.family.numerics.smoothed import Placed
 from lowerbound.family.numerics.surrogate import Frame, linear_fall, skewed_fall
 from lowerbound.family.numerics.tabulated import Tabulated
 from lowerbound.methods.hierarchy.surface import Solved
-from lowerbound.methods.hierarchy.uphill import Evaluated, Summit
+from lowerbound.methods.hierarchy.uphill import Evaluated, Summit, Walk
 
 WIDER = 1.05  # the proposal, than what was seen
 KNOTS = 512  # of the proposal along an axis
@@ -40,14 +40,12 @@ def standardised(
     """
     axes = yield from _axes(evaluated, summit)
     evaluated.scales = np.sqrt((axes**2).sum(axis=1))
-    rows, curves = [], []
-    for axis in axes.T:
-        sides = []
-        for sign in (-1.0, 1.0):
-            seen = yield from _fall(evaluated, summit.top, sign * axis, len(axes) <= TWICE)
-            sides.append(seen)
-        rows.append([_side(seen) for seen in sides])
-        curves.append(_skewed(sides))
+    twice = len(axes) <= TWICE
+    falls = [_fall(summit.top, sign * axis, twice) for axis in axes.T for sign in (-1.0, 1.0)]
+    seen = yield from evaluated.abreast(falls)
+    pairs = list(zip(seen[::2], seen[1::2], strict=True))
+    rows = [[_side(one) for one in sides] for sides in pairs]
+    curves = [_skewed(sides) for sides in pairs]
     centre = summit.top.t
     return Placed(centre, axes, _table(rows)), Frame(centre, axes, *np.array(curves).T)
 
@@ -99,28 +97,29 @@ def _axes(evaluated: Evaluated, summit: Summit) -> Generator[Solved, None, np.nd
     spread = (vectors * np.clip(values, 1e-10, 4.0)) @ vectors.T
     first = square_root(spread)
     evaluated.scales = np.sqrt(np.diag(spread))
-    bends = []
-    for axis in first.T:
-        size, up = 1.0, None
-        for _ in range(8):
-            up = evaluated.at(top.t + size * axis, slope=True)
-            yield up
-            fall = top.value - up.value
-            if fall > 4.0:
-                size *= 0.3 if not math.isfinite(fall) else max(0.1, math.sqrt(0.8 / fall))
-            elif fall < 0.1 and size * float(abs(axis).max()) < 4.0:
-                size *= 2.5
-            else:
-                break
-        down = evaluated.at(top.t - size * axis, slope=True)
-        yield down
-        assert up is not None
-        bends.append(_bend(top, up, down, size))
+    bends = yield from evaluated.abreast([_bent(top, axis) for axis in first.T], slope=True)
     bend = np.linalg.solve(first.T, np.stack(bends))  # rows: the curvature times an axis
     inside = first.T @ (0.5 * (bend + bend.T)) @ first
     values, vectors = np.linalg.eigh(inside)
     root = first @ (vectors / np.sqrt(np.maximum(values, FLATTEST))) @ vectors.T
     return square_root(root @ root.T)
+
+
+def _bent(top: Solved, axis: np.ndarray) -> Walk[np.ndarray]:
+    """The curvature times an axis, from both sides of the summit."""
+    size, up = 1.0, None
+    for _ in range(8):
+        up = yield top.t + size * axis
+        fall = top.value - up.value
+        if fall > 4.0:
+            size *= 0.3 if not math.isfinite(fall) else max(0.1, math.sqrt(0.8 / fall))
+        elif fall < 0.1 and size * float(abs(axis).max()) < 4.0:
+            size *= 2.5
+        else:
+            break
+    down = yield top.t - size * axis
+    assert up is not None
+    return _bend(top, up, down, size)
 
 
 def _bend(top: Solved, up: Solved, down: Solved, size: float) -> np.ndarray:
@@ -137,14 +136,11 @@ def _bend(top: Solved, up: Solved, down: Solved, size: float) -> np.ndarray:
     return change
 
 
-def _fall(
-    evaluated: Evaluated, top: Solved, axis: np.ndarray, twice: bool
-) -> Generator[Solved, None, list[tuple[float, float]]]:
+def _fall(top: Solved, axis: np.ndarray, twice: bool) -> Walk[list[tuple[float, float]]]:
     """Distances along an axis and how far the surface has fallen there: by about one nat, four."""
     size, last = 1.5, (1.5, 1.0)
     for _ in range(6):
-        found = evaluated.at(top.t + size * axis)
-        yield found
+        found = yield top.t + size * axis
         fall = top.value - found.value
         if fall > 6.0:
             size *= 0.4 if not math.isfinite(fall) else max(0.3, math.sqrt(1.2 / fall))
@@ -157,8 +153,7 @@ def _fall(
     seen = [last]
     if twice:
         far = last[0] * math.sqrt(4.0 / last[1])
-        found = evaluated.at(top.t + far * axis)
-        yield found
+        found = yield top.t + far * axis
         fall = top.value - found.value
         if last[1] * 1.2 < fall < 15.0:
             seen.append((far, fall))

@@ -14,7 +14,8 @@ class Solved:
 
     t: (k,). value: L(t) = log p(theta) + log |dtheta/dt| + the bound given theta; -inf where there
     is none. slope: dL/dt (k,), None where it was not asked for. loc: (d,). precision: (nnz,), the
-    entries of P in the order of its pattern. variance: (d,), the diagonal of P^-1.
+    entries of P in the order of its pattern, or none where the surface finds them again at t.
+    variance: (d,), the diagonal of P^-1. error: that of the value, in nats, where it is estimated.
     """
 
     t: np.ndarray
@@ -23,6 +24,7 @@ class Solved:
     loc: np.ndarray
     precision: np.ndarray
     variance: np.ndarray
+    error: float = 0.0
 
 
 # t, what to start from (the nearest that is known), and whether the slope is wanted. None, or a

@@ -8,12 +8,16 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from lowerbound.cost.memory import handed_back
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.methods.hierarchy.surface import Solved, Surface
+
+T = TypeVar("T")
+Walk = Generator[np.ndarray, Solved, T]  # places one after the other, each known when solved
 
 NEAR = 0.02  # nats that a full step would still gain, twice: what is left is a tenth of an sd
 MOST = 80  # evaluations of a climb
@@ -23,6 +27,7 @@ BESIDE = 0.1  # how far from a point its curvature is looked at
 FLAT = 0.25  # the least curvature that a step is measured by
 TOGETHER = 4  # solves that start from the same knowledge
 DEAR = 0.03  # seconds of a solve that is worth a thread
+LARGE = 0.2  # and of one that leaves much memory behind
 SHRINK = 0.25  # after a step to where there is no value
 
 
@@ -63,7 +68,31 @@ class Evaluated:
                 found = [solve(number) for number in range(len(some))]
             self.seconds = (time.perf_counter() - began) / len(some)
             self.known += found
+            if self.seconds > LARGE:
+                handed_back()
             yield from found
+
+    def abreast(
+        self, walks: Sequence[Walk[T]], *, slope: bool = False
+    ) -> Generator[Solved, None, list[T]]:
+        """Take walks side by side: each yields a place and is sent what is solved there.
+
+        Yields after every evaluation, and returns what the walks do.
+        """
+        found: dict[int, T] = {}
+        asked = {number: next(walk) for number, walk in enumerate(walks)}
+        while asked:
+            numbers = list(asked)
+            for number, solved in zip(
+                numbers, self.several([asked[n] for n in numbers], slope=slope), strict=True
+            ):
+                yield solved
+                try:
+                    asked[number] = walks[number].send(solved)
+                except StopIteration as end:
+                    found[number] = end.value
+                    del asked[number]
+        return [found[number] for number in range(len(walks))]
 
     def nearest(self, t: np.ndarray) -> Solved | None:
         """The nearest solve that had an answer."""
