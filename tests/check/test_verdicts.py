@@ -189,3 +189,25 @@ def test_a_fit_of_a_file_without_data_is_not_judged(tmp_path):
     fit.save(tmp_path / "fit.lb")
     with pytest.raises(lb.errors.UnjudgedError, match="holds no data"):
         lb.check(lb.load(tmp_path / "fit.lb", rate))
+
+
+def test_another_mode_counts_and_another_labelling_does_not():
+    def modes(heavier):
+        weights = np.array([heavier, 1 - heavier])
+        law = dist.Normal(np.array([-3.0, 3.0]), 0.7)
+        numpyro.sample("z", dist.MixtureSameFamily(dist.Categorical(probs=weights), law))
+
+    with pytest.warns(TrustWarning, match=r"another optimum, 0\.4 nats below"):
+        fit = lb.fit(modes, 0.6, method=lb.Gaussian())
+    assert fit.verdict.trust == "nothing"
+    assert lb.check(fit).trust == "nothing"
+    assert lb.fit(modes, 0.99, method=lb.Gaussian()).verdict.trust == "all"
+
+    def labelled(x):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+        law = dist.MixtureSameFamily(dist.Categorical(probs=np.ones(2) / 2), dist.Normal(mu, 1.0))
+        numpyro.sample("x", law.expand([len(x)]).to_event(1), obs=x)
+
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(-3, 1, 20), rng.normal(3, 1, 20)])
+    assert lb.fit(labelled, x, method=lb.Gaussian()).verdict.trust == "all"

@@ -9,22 +9,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowerbound.check.against import against
+from lowerbound.check.against import Against, against
 from lowerbound.check.estimates import SURE, measured
+from lowerbound.check.modes import COUNTS, other_modes
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import machine
 from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning
+from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
-from lowerbound.result.verdicts import UNKNOWN, Evidence, Off, Verdict, times
+from lowerbound.result.verdicts import UNKNOWN, Drawn, Evidence, Off, Verdict, times
 from lowerbound.run.loop import callers
 
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
 NEAR = 0.8  # of these: estimates have errors too
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
-SAME, NEGLIGIBLE = 0.1, 0.05  # nats between equal optima; the mass of one that does not count
+SAME = 0.1  # nats between equal optima of coordinate ascent
 DRAWS = 512
 SHARE, LEAST = 0.2, 0.25  # of the seconds of the fit that a verdict may take; seconds in any case
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
@@ -50,12 +52,10 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
         return Verdict("all", "there is nothing to infer")
     try:
         with np.errstate(all="ignore"), one_thread():
-            evidence = _evidence(fit, took, model)
+            verdict = _measured(fit, took, model)
     except LowerboundError as error:
         return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
-    if evidence is None:
-        return _unmeasured(fit, "to measure it would take longer than the fit")
-    return _elsewhere(fit, evidence) or _weighed(evidence)
+    return verdict or _unmeasured(fit, "to measure it would take longer than the fit")
 
 
 def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
@@ -66,10 +66,10 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
         judge = against(fit)
         drawn = judge.drawn(draws, fit.seed + 1, seconds / 2)
         evidence = measured(judge, drawn, fit.elbo, seconds / 2, fit.seed + 1)
-        return _elsewhere(fit, evidence) or _weighed(evidence)
+        return _concluded(fit, judge, drawn, evidence)
 
 
-def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
+def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
     """What draws of q say within the time; None where there is not enough of it."""
     began = time.perf_counter()
     seconds = max(SHARE * took, LEAST)
@@ -83,7 +83,7 @@ def _evidence(fit: Fit, took: float, model: Model | None) -> Evidence | None:
                 return None
         drawn = judge.drawn(DRAWS, seconds=seconds)
     left = max(seconds - (time.perf_counter() - began), seconds / 2)
-    return measured(judge, drawn, fit.elbo, left)
+    return _concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, left))
 
 
 def _unmeasured(fit: Fit, why: str) -> Verdict:
@@ -93,22 +93,28 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
     return Verdict("means", f"how near q is to the posterior is not known: {why}", "lb.check(fit)")
 
 
-def _elsewhere(fit: Fit, evidence: Evidence) -> Verdict | None:
-    """What other restarts say, where one has converged to another optimum that counts.
-
-    Their masses are exp of their ELBOs. Optima of one ELBO are the same, or the same up to the
-    names of components.
-    """
-    best = max((one.elbo for one in fit.restarts), default=-math.inf)
-    done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
-    others = [gap for gap in done if SAME < gap < -math.log(NEGLIGIBLE)]
-    if not others:
-        return None
+def _concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:
+    """What the evidence says; and other starts, where one has come to another optimum."""
+    gaps = [*other_modes(fit.answer.optima, judge, drawn), *_other_fixed_points(fit)]
+    if not gaps:
+        return _weighed(evidence)
     reason = (
-        f"a restart has converged to another optimum, {min(others):.1f} nats below, which holds "
-        f"about {math.exp(-min(others)):.2f} times the mass of this one"
+        f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
+        f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
     )
     return Verdict("nothing", reason, NUTS, evidence)
+
+
+def _other_fixed_points(fit: Fit) -> list[float]:
+    """How far below other optima of coordinate ascent are, that count.
+
+    Those of one ELBO are the same up to the names of components.
+    """
+    if not isinstance(fit.q.family, MeanField):
+        return []
+    best = max((one.elbo for one in fit.restarts), default=-math.inf)
+    done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
+    return [gap for gap in done if SAME < gap < COUNTS]
 
 
 def _weighed(evidence: Evidence) -> Verdict:

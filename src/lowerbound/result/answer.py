@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lowerbound.family.q import Q
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.verdicts import Drawn
@@ -35,7 +37,8 @@ class Answer:
     run has found it. parameters: those of `numpyro.param`, maximised. notes: what the run has
     found that no plan could know. rows: the arguments of some rows, where the factors are the
     global ones alone. exact: whether q is the posterior itself, up to numerical integration. drawn:
-    draws of q with both densities, where the run has made them.
+    draws of q with both densities, where the run has made them. optima: where other starts have
+    converged, on the unconstrained space, and by how many nats these are below.
     """
 
     q: Q
@@ -53,3 +56,4 @@ class Answer:
     blocks: Any = None  # the partition of q, where one was asked for
     exact: bool = False
     drawn: Drawn | None = None
+    optima: tuple[tuple[float, np.ndarray], ...] = ()

@@ -34,7 +34,7 @@ from lowerbound.methods.gaussian.climbing.climbs import (
     start_of,
 )
 from lowerbound.methods.gaussian.climbing.over_draws import LIMIT
-from lowerbound.methods.gaussian.reached import Reached, Rooted, table
+from lowerbound.methods.gaussian.reached import Reached, Rooted, optima, table
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod, dimension
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, plan_of_gaussian
@@ -92,6 +92,7 @@ class GaussianAscent(Walking[Reached]):
             bound.error,
             notes=(*place.choice.notes, *bound.notes),
             drawn=drawn,
+            optima=optima(place.starts),
         )
 
     # What algorithms share

@@ -265,7 +265,7 @@ class _Search:
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)
         elbo = float(state.found.elbo)
-        starts = tuple(map(start_of, climbs)) if near is None else near.starts
+        starts = tuple(map(start_of, climbs)) if near is None else _elsewhere(near.starts)
         elbo = elbo if np.isfinite(elbo) else -np.inf
         return Trial(centring, elbo, best_of(climbs).state, starts)
 
@@ -352,3 +352,8 @@ def outcome(trials: Sequence[Trial], best: Trial) -> str:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def _elsewhere(starts: tuple[Start, ...]) -> tuple[Start, ...]:
+    """The record of starts in other coordinates."""
+    return tuple(replace(one, loc=None) for one in starts)

@@ -125,6 +125,18 @@ class Rooted(Reached):
         return {"loc": loc, "scale_tril": root}
 
 
+def optima(starts: Sequence[Start]) -> tuple[tuple[float, np.ndarray], ...]:
+    """Where other starts have converged, and by how many nats they are below the best."""
+    if not starts:
+        return ()
+    best = max(starts, key=lambda one: one.elbo)
+    return tuple(
+        (best.elbo - one.elbo, one.loc)
+        for one in starts
+        if one is not best and one.loc is not None and one.reason.startswith("converged")
+    )
+
+
 def table(starts: Sequence[Start], elbo: float, steps: int, stop: Stop) -> tuple[Restart, ...]:
     """The restarts of a fit: the one that was kept has its ELBO.
 

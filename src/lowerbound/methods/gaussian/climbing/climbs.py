@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,16 +35,21 @@ BEGUN = 0.4  # of what a fit may take: after that no other start is looked at
 
 @dataclass(frozen=True)
 class Start:
-    """A start: its ELBO over the points that all starts climbed, its steps, and why it ended."""
+    """A start: its ELBO over the points that all starts climbed, its steps, and why it ended.
+
+    loc: where that was, in the coordinates of the fit.
+    """
 
     elbo: float
     steps: int
     reason: str
+    loc: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
 def start_of(one: Climb) -> Start:
     """The record of a start."""
-    return Start(one.elbo, one.iterations, _ENDS[int(one.state.status)])
+    ended = _ENDS[int(one.state.status)]
+    return Start(one.elbo, one.iterations, ended, np.asarray(one.state.loc))
 
 
 _ENDS = (
