@@ -2,7 +2,6 @@
 
 import importlib
 import re
-from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound import api
-from lowerbound.compiled import equations
+from lowerbound.compiled import Kept, equations
 from lowerbound.cost import (
     Alternative,
     Cost,
@@ -343,7 +342,7 @@ def test_a_derivation_that_cannot_be_checked_leaves_the_fit_to_a_gaussian(monkey
         raise UncertifiedError(40, ["y"])
 
     monkeypatch.setattr(module, "_certificate", lambda *args: check)
-    monkeypatch.setattr(module, "_engines", OrderedDict())
+    monkeypatch.setattr(module, "_engines", Kept(1))
 
     def program(y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))

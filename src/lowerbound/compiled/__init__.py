@@ -7,6 +7,7 @@ Every `jit` of the library is made here; a test walks the source for others.
 
 from lowerbound.compiled.hoisting import in_two
 from lowerbound.compiled.jitted import Jitted, jit, quickly
+from lowerbound.compiled.kept import Kept
 from lowerbound.compiled.options import equations, quick_options
 from lowerbound.compiled.waiting import (
     heard,
@@ -23,6 +24,7 @@ __all__ = [
     "quick_options",
     "equations",
     "in_two",
+    "Kept",
     "heard",
     "interruptible",
     "interruptibly",

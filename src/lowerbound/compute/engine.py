@@ -8,7 +8,6 @@ of the model function.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ import numpy as np
 
 from lowerbound.ascent import State, Sweep
 from lowerbound.bound import elbo_by_site
-from lowerbound.compiled import equations, jit, quick_options, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quick_options, quickly, settled
 from lowerbound.compute.spread import Spread
 from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
@@ -34,13 +33,12 @@ from lowerbound.model.dependence import digest
 
 Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
-_CACHE_SIZE = 32
 QUICK_BELOW = 50_000  # numbers in the compressed data and in the state
 QUICK_PER_EQUATION = 100  # or for every operation of the function that is compiled
 CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
 CERTIFIED_ROWS = 500
-_engines: OrderedDict[str, Engine] = OrderedDict()
-_joints: OrderedDict[str, Joint] = OrderedDict()
+_engines: Kept[Engine] = Kept(32)
+_joints: Kept[Joint] = Kept(32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,23 +168,22 @@ def engine_for(
     shapes = {name: np.shape(origin) for name, origin in (origins or {}).items()}
     digested, joint = _derivation(model, partition, weighted, apart, shapes)
     key = digested + str(dtype) + ("" if spread is None else repr(spread.key))
-    if key in _engines:
-        _engines.move_to_end(key)
-        return _engines[key]
-    if joint.structure.residuals:
-        raise NotConjugateError(joint.structure.residuals)
-    family = MeanField.of(joint.blocks)
-    small = fewer_rows(model) if not origins else None
-    check = None
-    if small is not None:
-        other = multi_affine(small, partition, weighted, apart=small.local if apart else ())
-        if _outline(other) == _outline(joint):
-            check = _certificate(small, other, weighted, {}, varied)
-    check = check or _certificate(model, joint, weighted, origins or {}, varied)
-    sweep = Sweep(family, joint.summands, sweep_order(joint))
-    engine = Engine(joint, family, sweep, dtype, in_background(check), spread)
-    _remember(_engines, key, engine)
-    return engine
+
+    def made() -> Engine:
+        if joint.structure.residuals:
+            raise NotConjugateError(joint.structure.residuals)
+        family = MeanField.of(joint.blocks)
+        small = fewer_rows(model) if not origins else None
+        check = None
+        if small is not None:
+            other = multi_affine(small, partition, weighted, apart=small.local if apart else ())
+            if _outline(other) == _outline(joint):
+                check = _certificate(small, other, weighted, {}, varied)
+        check = check or _certificate(model, joint, weighted, origins or {}, varied)
+        sweep = Sweep(family, joint.summands, sweep_order(joint))
+        return Engine(joint, family, sweep, dtype, in_background(check), spread)
+
+    return _engines.of(key, made)
 
 
 def derived(
@@ -209,18 +206,12 @@ def _derivation(
     """The derivation of a model, and the digest of everything that it depends on."""
     program = trace_program(model)
     key = _fingerprint(program, partition, weighted, apart, model, origins)
-    if key not in _joints:
+
+    def made() -> Joint:
         local = model.local if apart else ()
-        joint = multi_affine(model.without_data(), partition, weighted, program, local, origins)
-        _remember(_joints, key, joint)
-    _joints.move_to_end(key)
-    return key, _joints[key]
+        return multi_affine(model.without_data(), partition, weighted, program, local, origins)
 
-
-def _remember(cache: OrderedDict[str, R], key: str, value: R) -> None:
-    cache[key] = value
-    while len(cache) > _CACHE_SIZE:
-        cache.popitem(last=False)
+    return key, _joints.of(key, made)
 
 
 def forget() -> None:

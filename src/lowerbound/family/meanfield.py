@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -12,12 +13,14 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled import Kept, quickly
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.numerics.distributions import SiteAxes
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks.block import Layout
+
+_equal: Kept[dict[object, Any]] = Kept(64)
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,17 @@ class MeanField:
 
     blocks: tuple[Block, ...]
     families: tuple[ExponentialFamily, ...]
-    compiled: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, blocks: tuple[Block, ...]) -> MeanField:
         """The families that the blocks' kinds name."""
         return cls(blocks, tuple(family_of(b.kind, b.batch_shape, **b.static) for b in blocks))
+
+    @cached_property
+    def compiled(self) -> dict[object, Any]:
+        """What was compiled for families that are equal: of another fit, or read from a file."""
+        blocks = [(b.number, b.family, b.scale, tuple(b.layouts.items())) for b in self.blocks]
+        return _equal.of((self.families, *blocks), dict)
 
     def statistics(self, values: Mapping[str, Array], arrays: Sequence[Array] = ()) -> Statistics:
         """t(z) of every block at point values of the sites; `arrays` is the compressed data."""
@@ -54,7 +62,7 @@ class MeanField:
                 values.update(block.unpack(family.sample(natural, k, shape)))
             return values
 
-        drawn: dict[str, Array] = self._compiled(("sample", shape), draw)(naturals, key)
+        drawn: dict[str, Array] = self.jitted(("sample", shape), draw)(naturals, key)
         return drawn
 
     def log_prob(self, naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:
@@ -72,7 +80,7 @@ class MeanField:
             return total
 
         own = {site: jnp.asarray(values[site]) for block in self.blocks for site in block.sites}
-        found: Array = self._compiled("log_prob", density)(naturals, own)
+        found: Array = self.jitted("log_prob", density)(naturals, own)
         return found
 
     def without(
@@ -88,8 +96,8 @@ class MeanField:
             self.compiled[key] = MeanField(blocks, tuple(self.families[n] for n in kept))
         return self.compiled[key], tuple(naturals[n] for n in kept)
 
-    def _compiled(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, jitted once for all fits that share this family."""
+    def jitted(self, key: object, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, jitted once for all fits of equal families."""
 
         def call(*args: Any) -> Any:
             if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
@@ -106,7 +114,7 @@ class MeanField:
         def every(naturals: tuple[Natural, ...]) -> Statistics:
             return tuple(f.mean(n) for f, n in zip(self.families, naturals, strict=True))
 
-        found: Statistics = self._compiled("means", every)(naturals)
+        found: Statistics = self.jitted("means", every)(naturals)
         return found
 
     def proper(self, naturals: tuple[Natural, ...]) -> tuple[Array, ...]:
@@ -116,7 +124,7 @@ class MeanField:
             pairs = zip(self.families, naturals, strict=True)
             return tuple(family.in_domain(natural).all() for family, natural in pairs)
 
-        found: tuple[Array, ...] = self._compiled("proper", every)(naturals)
+        found: tuple[Array, ...] = self.jitted("proper", every)(naturals)
         return found
 
     def present(self, natural: Natural, arrays: Sequence[Array], number: int) -> Natural:
@@ -141,7 +149,7 @@ class MeanField:
         """The marginal density of one site under q, as a NumPyro distribution."""
         if not self.block_of(site).family.traced:
             return self._marginal(naturals, site)
-        law: Distribution = self._compiled(
+        law: Distribution = self.jitted(
             ("marginal", site), lambda naturals: self._marginal(naturals, site)
         )(naturals)
         return law
@@ -176,7 +184,7 @@ class MeanField:
                     return axes(base.mean), axes(base.variance)
             return law.mean, law.variance
 
-        moments: tuple[Array, Array] = self._compiled(("moments", site), both)(naturals)
+        moments: tuple[Array, Array] = self.jitted(("moments", site), both)(naturals)
         return moments
 
 

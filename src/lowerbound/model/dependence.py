@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import Kept, jit
 
 Inputs = frozenset[int]
 
@@ -88,8 +89,7 @@ def _inner(equation: Any) -> Jaxpr | None:
     return None
 
 
-_KEPT = 64
-_compiled: dict[str, Any] = {}
+_compiled: Kept[Any] = Kept(64)
 
 
 def digest(closed: ClosedJaxpr, *names: str) -> str:
@@ -138,11 +138,24 @@ def evaluator(
     part = restrict(closed, outputs)
     function = jaxpr_as_fun(part)
     if part.jaxpr.eqns:
-        function = _compiled.setdefault(digest(part), jit(function))
-        while len(_compiled) > _KEPT:
-            _compiled.pop(next(iter(_compiled)))
+        function = _compiled.of(digest(part), partial(jit, function))
 
     def evaluate(inputs: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(value) for value in function(*inputs)]
 
     return evaluate
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, compiled once for all that trace to the same program.
+
+    For functions that are made anew with every call. What is large should be an argument: arrays
+    that it closes over are part of the program, and are kept with it.
+    """
+
+    def call(*args: Any) -> Any:
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        compiled = _compiled.of(digest(closed), partial(jit, jaxpr_as_fun(closed)))
+        return jax.tree.unflatten(jax.tree.structure(shapes), compiled(*jax.tree.leaves(args)))
+
+    return call

@@ -17,6 +17,7 @@ from lowerbound.errors import ArgumentError, NotConjugateError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.model import Model, trace_model
+from lowerbound.model.dependence import once
 from lowerbound.model.inputs.arguments import split_arguments
 from lowerbound.result.closed_form import exact_densities
 from lowerbound.result.new_rows import (
@@ -49,12 +50,15 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
         return _from_global(model, values)
     extra: dict[str, jax.Array] = {}
 
-    def of_one(values: Values) -> dict[str, jax.Array]:
-        return model.deterministic_values(values, data)
+    def of_each(values: Values, data: Values) -> dict[str, jax.Array]:
+        found: dict[str, jax.Array] = mapped(
+            lambda v: model.deterministic_values(v, data), values, what="one draw"
+        )
+        return found
 
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
     if model.deterministic:
-        extra = jit(lambda v: mapped(of_one, v, what="one draw"))(dict(values))
+        extra = once(of_each)(dict(values), data)
     for name, mask in model.missing.items():
         own = fit.own_sites(values)
         count = len(next(iter(values.values())))
@@ -100,11 +104,15 @@ def terms_from_draws(fit: Fit, model: Model, draws: int = 2048) -> dict[str, flo
     draws = int(np.clip(MOST_NUMBERS // max(size, 1), 2, draws))
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
 
-    def energies(values: Values) -> dict[str, jax.Array]:
-        return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
+    def energies(values: Values, data: Values) -> dict[str, jax.Array]:
+        def one(values: Values) -> dict[str, jax.Array]:
+            return {n: density.log_prob().sum() for n, density in model.run(values, data).items()}
+
+        found: dict[str, jax.Array] = mapped(one, values, most=64, what="one draw")
+        return found
 
     values = fit.latent_draws(draws, jax.random.key(0))
-    found = jit(lambda v: mapped(energies, v, most=64, what="one draw"))(dict(values))
+    found = once(energies)(dict(values), data)
     # As in the ELBO itself, draws without a density are left out (bound.restricted).
     fine = np.isfinite(sum(np.asarray(array) for array in found.values()))
     terms = {name: float(np.mean(np.asarray(array)[fine])) for name, array in found.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
 from lowerbound.ascent.rows.row_gaussians import Block, entropy, moved
-from lowerbound.compiled import Jitted, jit, quickly
+from lowerbound.compiled import Jitted, Kept, jit, quickly
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.model.program import Message
@@ -29,8 +28,7 @@ from lowerbound.rewrite.parameters import Parameter, parameter_inputs, parameter
 Free = dict[str, Any]  # unconstrained numbers of the parameters, by name
 Data = Mapping[str, Any]
 QUICK_BELOW = 1e6  # operations of a call
-_CACHE_SIZE = 32
-_programs: OrderedDict[str, dict[object, Jitted]] = OrderedDict()
+_programs: Kept[dict[object, Jitted]] = Kept(32)
 
 
 class Weighted(Messenger):  # type: ignore[misc]
@@ -163,11 +161,7 @@ class Objective:
         names = self.plate, self.sliced, [*self.data()], [*self.start()], self.coordinates.shapes
         places = self.own.tobytes(), self.shared.tobytes()
         key = digest(self.closed, str(names), *map(str, places))
-        found = _programs.setdefault(key, {})
-        _programs.move_to_end(key)
-        while len(_programs) > _CACHE_SIZE:
-            _programs.popitem(last=False)
-        return found
+        return _programs.of(key, dict)
 
 
 def objective_of(model: Model, parameters: tuple[Parameter, ...], apart: bool = True) -> Objective:

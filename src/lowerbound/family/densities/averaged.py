@@ -12,16 +12,15 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import CategoricalLogits, CategoricalProbs, Distribution
 
-from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
-from lowerbound.family.variational import Variational
+from lowerbound.family.meanfield import MeanField
 
 
 @dataclass(frozen=True, eq=False)
 class Averaged:
     """The average of densities of `inner`, whose parameters are stacked in front."""
 
-    inner: Variational
+    inner: MeanField
 
     def sample(self, parameters: Any, key: Array, shape: tuple[int, ...] = ()) -> dict[str, Array]:
         """Draws of one density after another, each picked at random."""
@@ -29,10 +28,14 @@ class Averaged:
         picked = jax.random.randint(key, (total,), 0, count)
         keys = jax.random.split(jax.random.fold_in(key, 1), total)
 
-        def one(number: Array, key: Array) -> dict[str, Array]:
-            return self.inner.sample(jax.tree.map(lambda a: a[number], parameters), key, ())
+        def draw(parameters: Any, picked: Array, keys: Array) -> dict[str, Array]:
+            def one(number: Array, key: Array) -> dict[str, Array]:
+                return self.inner.sample(jax.tree.map(lambda a: a[number], parameters), key, ())
 
-        drawn: Mapping[str, Array] = quickly(jax.vmap(one))(picked, keys)
+            return jax.vmap(one)(picked, keys)
+
+        jitted = self.inner.jitted("averaged sample", draw)
+        drawn: Mapping[str, Array] = jitted(parameters, picked, keys)
         return {name: array.reshape(shape + array.shape[1:]) for name, array in drawn.items()}
 
     def log_prob(self, parameters: Any, values: Mapping[str, Array]) -> Array:
@@ -42,7 +45,7 @@ class Averaged:
             each = jax.vmap(lambda p: self.inner.log_prob(p, values))(parameters)
             return jax.scipy.special.logsumexp(each, axis=0) - math.log(_count(parameters))
 
-        found: Array = quickly(density)(parameters, dict(values))
+        found: Array = self.inner.jitted("averaged log_prob", density)(parameters, dict(values))
         return found
 
     def moments(self, parameters: Any, site: str) -> tuple[Array, Array]:
@@ -52,7 +55,7 @@ class Averaged:
             means, variances = jax.vmap(lambda p: self.inner.moments(p, site))(parameters)
             return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
 
-        found: tuple[Array, Array] = quickly(both)(parameters)
+        found: tuple[Array, Array] = self.inner.jitted(("averaged moments", site), both)(parameters)
         return found
 
     def marginal(self, parameters: Any, site: str) -> Distribution:
@@ -66,7 +69,7 @@ class Averaged:
             weights = jnp.full(count, -math.log(count))
             return NodeMixture(each, weights, self.moments(parameters, site))
 
-        found: Distribution = quickly(law)(parameters)
+        found: Distribution = self.inner.jitted(("averaged marginal", site), law)(parameters)
         return found
 
 

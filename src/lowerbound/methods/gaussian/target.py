@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -18,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import equations, jit, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quickly, settled
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
@@ -42,8 +41,7 @@ POINT = "the log density with its gradient at one point"
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
 QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer programs of small steps
 UNROLLED = 10_000  # operations whose compilation is foreseen
-_CACHE_SIZE = 32
-_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
+_programs: Kept[dict[object, Any]] = Kept(32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +172,7 @@ def target_for(
         closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
-    compiled = _programs.setdefault(key, {})
-    _programs.move_to_end(key)
-    while len(_programs) > _CACHE_SIZE:
-        _programs.popitem(last=False)
+    compiled = _programs.of(key, dict)
     largest = max((int(np.size(a)) for a in data.values()), default=1)
     operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)
     products = products_computed(closed.jaxpr)

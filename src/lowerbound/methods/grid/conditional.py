@@ -6,7 +6,6 @@ certified once, and the same engine then runs for every value of theta.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import Transform
 
 from lowerbound.ascent import State
+from lowerbound.compiled import Kept
 from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
@@ -41,7 +41,6 @@ from lowerbound.run.problem import Problem
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
 ROUNDING = 1.0  # nats; the estimate is a hundred times the error that is seen
 MOST_SITES = 3
-_CACHE_SIZE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +283,7 @@ class PointInner:
         return (), bounded(density, theta)(theta)
 
 
-_points: OrderedDict[str, dict[object, Any]] = OrderedDict()
+_points: Kept[dict[object, Any]] = Kept(32)
 
 
 def point_solver(model: Model) -> Solver:
@@ -299,9 +298,6 @@ def point_solver(model: Model) -> Solver:
 
     theta = {name: jnp.zeros(()) for name in model.latent}
     key = digest(jax.make_jaxpr(density)(theta, inputs), *theta, *sorted(inputs))
-    compiled = _points.setdefault(key, {})
-    _points.move_to_end(key)
-    while len(_points) > _CACHE_SIZE:
-        _points.popitem(last=False)
+    compiled = _points.of(key, dict)
     size = sum(np.size(array) for array in inputs.values())
     return Solver(inner, Nothing(), inputs, compiled, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled import Kept, quickly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import Name, flattened
@@ -20,8 +19,7 @@ from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 
 MOST = 15  # numbers of theta
-_CACHE_SIZE = 16
-_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
+_programs: Kept[dict[object, Any]] = Kept(16)  # what equal programs share, with whatever data
 
 
 def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
@@ -63,7 +61,7 @@ def _split(
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     closed = jax.make_jaxpr(density)(*shapes, *leaves)
-    shared = _shared(digest(closed, *theta, "|", *z, *names))
+    shared = _programs.of(digest(closed, *theta, "|", *z, *names), dict)
     flat = flattened(closed)
     inputs = flat.inputs
     start = len(theta) + len(z)
@@ -91,15 +89,6 @@ def _split(
     compiled = shared.setdefault(("programs", entries, lengths), {})
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
     _check(found)
-    return found
-
-
-def _shared(key: str) -> dict[object, Any]:
-    """What equal programs share, with whatever data."""
-    found = _programs.setdefault(key, {})
-    _programs.move_to_end(key)
-    while len(_programs) > _CACHE_SIZE:
-        _programs.popitem(last=False)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import Kept, jit
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
@@ -28,8 +27,7 @@ from lowerbound.rewrite.summing.finite import Finite, Group, is_listable, row_ax
 FEWEST_COUNTS, MOST_COUNTS = 32, 2048  # values 0, 1, ... of a count without an upper end
 TRIED = 8  # random states of all rows, for which rows must not affect each other
 ROUNDING = 1e-9
-_CACHE_SIZE = 16
-_programs: OrderedDict[str, dict[object, Any]] = OrderedDict()
+_programs: Kept[dict[object, Any]] = Kept(16)
 
 Cells = dict[str, Array]  # by discrete site: the index of the value of every cell, (*rows, cells)
 
@@ -141,11 +139,7 @@ def _shared(program: ScoreProgram) -> dict[object, Any]:
     """What equal programs have compiled."""
     rows = [(s.name, s.rows, s.shape, program.blankets[s.name]) for s in program.discrete]
     key = digest(program.closed, *program.coordinates.shapes, *sorted(program.data)) + str(rows)
-    compiled = _programs.setdefault(key, {})
-    _programs.move_to_end(key)
-    while len(_programs) > _CACHE_SIZE:
-        _programs.popitem(last=False)
-    return compiled
+    return _programs.of(key, dict)
 
 
 def _check_discrete(site: Site) -> None:
