@@ -3,6 +3,7 @@
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
 from lowerbound.check.checking import check
+from lowerbound.check.corrections.correcting import correct
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "check",
     "computing",
+    "correct",
     "errors",
     "explain",
     "fit",

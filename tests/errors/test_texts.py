@@ -13,6 +13,39 @@ from lowerbound.errors.wording import counted, entry_of, first_line, listed, pri
 
 TEXTS = [
     (
+        errors.UncorrectableError("gibbs", "'w' enters 'y' through tanh", "Use 'nuts'."),
+        "lb.correct(fit, 'gibbs') cannot be had: 'w' enters 'y' through tanh.\nUse 'nuts'.",
+    ),
+    (
+        errors.NotAtOptimumError(0.52, "tau", 0.31),
+        "The fit is not at an optimum, gradient norm 0.52: a Newton step would move 'tau' by 0.31 "
+        "of its standard deviation.\nExpected a maximum of the ELBO, whose curvature linear "
+        "response reads. Fit with more sweeps or steps, or a smaller tolerance; or use "
+        "lb.correct(fit, 'nuts').",
+    ),
+    (
+        errors.FlatDirectionError("'a', 'b'", -0.2),
+        "The ELBO rises along 'a', 'b': its curvature there is -0.2, where q alone would have 1.\n"
+        "Expected a maximum. Give what is not identified a prior, or fit again from other starts "
+        "(restarts=10); or use lb.correct(fit, 'nuts').",
+    ),
+    (
+        errors.FewWeightsError(3, 4000, 100),
+        "Of 4,000 draws of q only 3 have a finite density under the model.\nExpected at least 100: "
+        "q lies where the posterior does not. Use lb.correct(fit, 'nuts'), or another method of "
+        "fitting.",
+    ),
+    (
+        errors.NoDensityError(),
+        "The corrected fit is made of draws, which have no density.\nExpected a question that "
+        "draws can answer: moments, quantiles, sample(), icdf(). The fit that was corrected has a "
+        "density.",
+    ),
+    (
+        errors.CorrectionWarning("psis", "k-hat is 0.9", "Use 'nuts'."),
+        "lb.correct(fit, 'psis') is unreliable: k-hat is 0.9.\nUse 'nuts'.",
+    ),
+    (
         errors.SettingError("CAVI", "restarts", 0, "an integer of at least 1"),
         "CAVI got restarts=0.\nExpected an integer of at least 1.",
     ),

@@ -254,14 +254,14 @@ class Sweep:
 
         def body(element: Array, state: State) -> State:
             target = gradient(summands, arrays, state.means, number)
-            chosen = _element(target, family, element)
-            before = _element(state.naturals[number], family, element)
+            chosen = element_of(target, family, element)
+            before = element_of(state.naturals[number], family, element)
             natural = step_towards(before, chosen, step)
             mean = single.mean(natural)
             return state.replaced(
                 number,
-                _put(state.naturals[number], natural, family, element),
-                _put(state.means[number], mean, family, element),
+                with_element(state.naturals[number], natural, family, element),
+                with_element(state.means[number], mean, family, element),
             )
 
         updated: State = jax.lax.fori_loop(0, count, body, state)
@@ -273,12 +273,16 @@ def inner(natural: Natural, mean: Mean) -> Array:
     return sum((jnp.sum(natural[k] * mean[k], dtype=float) for k in natural), jnp.zeros(()))
 
 
-def _element(arrays: Natural, family: ExponentialFamily, element: Array) -> Natural:
+def element_of(arrays: Natural, family: ExponentialFamily, element: Array) -> Natural:
+    """The parameters of one of a batch of factors."""
     rank = len(family.batch_shape)
     return {k: a.reshape((-1, *a.shape[rank:]))[element] for k, a in arrays.items()}
 
 
-def _put(arrays: Natural, new: Natural, family: ExponentialFamily, element: Array) -> Natural:
+def with_element(
+    arrays: Natural, new: Natural, family: ExponentialFamily, element: Array
+) -> Natural:
+    """The parameters of a batch of factors with those of one replaced."""
     rank = len(family.batch_shape)
     return {
         k: a.reshape((-1, *a.shape[rank:])).at[element].set(new[k]).reshape(a.shape)

@@ -53,7 +53,7 @@ class Against:
             else:
                 values = family.sample(self.parameters, key, (count,))
                 log_q = family.log_prob(self.parameters, values)
-                u, volume = self._placed(values)
+                u, volume = self.placed(values)
                 log_q = log_q + volume
             vectors, batch, began = np.asarray(u), self.target.batch, 0.0
             found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -95,7 +95,7 @@ class Against:
             return part
         return np.exp(part) if support is constraints.positive else None
 
-    def _placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """The vectors u of draws, and log |dz/du| at each."""
         coordinates, compiled = self.coordinates, self.target.compiled
 

@@ -16,6 +16,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
 | `convergence` | a fit is not what was planned |
 | `trust` | a fit cannot be judged |
+| `remedies` | a fit cannot be corrected, or not well |
 | `resources` | the machine lacks memory, time or a kernel |
 | `storage` | files that the library writes and reads back |
 
@@ -71,6 +72,14 @@ from lowerbound.errors.programs import (
     ShapeError,
     SubsampledPlateError,
     UnsupportedModelError,
+)
+from lowerbound.errors.remedies import (
+    CorrectionWarning,
+    FewWeightsError,
+    FlatDirectionError,
+    NoDensityError,
+    NotAtOptimumError,
+    UncorrectableError,
 )
 from lowerbound.errors.requests import (
     AugmentationError,
@@ -192,6 +201,13 @@ __all__ = [
     "CodeRangeError",
     "ConvergenceWarning",
     "LadderWarning",
+    # remedies
+    "CorrectionWarning",
+    "FewWeightsError",
+    "FlatDirectionError",
+    "NoDensityError",
+    "NotAtOptimumError",
+    "UncorrectableError",
     # resources
     "NativeKernelWarning",
     "TooDenseError",

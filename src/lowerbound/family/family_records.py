@@ -17,6 +17,7 @@ from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.registry import kind_named
 from lowerbound.family.variational import Variational
@@ -59,6 +60,8 @@ def family_record(family: Variational) -> dict[str, Any]:
             return {"kind": "score", "sites": list(family.sites), "inner": inner}
         case Nothing():
             return {"kind": "nothing"}
+        case WeightedDraws():
+            return {"kind": "draws", "states": dict(family.states)}
         case Summed():
             discrete = list(family.summation.names)
             return {"kind": "summed", "names": discrete, "inner": family_record(family.inner)}
@@ -93,6 +96,8 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             return ScoreProduct(tuple(record["sites"]), inner)
         case "nothing":
             return Nothing()
+        case "draws":
+            return WeightedDraws(dict(record["states"]))
         case "summed":  # the discrete sites come back with the data
             return family_from(record["inner"], sites)
     raise ValueError(f"no family is called {record['kind']!r}")

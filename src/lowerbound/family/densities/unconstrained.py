@@ -120,7 +120,7 @@ class UnconstrainedGaussian:
             if site in self.coordinates.noncentred:
                 return self._given_parents(parameters, data, site, DRAWS).moments()
             transform = self.coordinates.transform(site)
-            transform = None if transform is None else _elementwise(transform)
+            transform = None if transform is None else elementwise(transform)
             if transform is None:
                 return self._average(parameters, data, site)
             part, shape = self.coordinates.part(site), self.coordinates.shapes[site]
@@ -187,7 +187,7 @@ class UnconstrainedGaussian:
             if len(shape) > 1:
                 reshape = bijections.ReshapeTransform(shape, loc.shape)
                 base = dist.TransformedDistribution(base, reshape)
-        if _is_identity(transform):
+        if is_identity(transform):
             return base
         return dist.TransformedDistribution(base, transform)
 
@@ -319,16 +319,17 @@ def _log_density(parameters: Parameters, vectors: Array) -> Array:
     return found
 
 
-def _elementwise(transform: Any) -> Any | None:
+def elementwise(transform: Any) -> Any | None:
     """The bijection of one entry, where each entry has its own; else None."""
     if isinstance(transform, bijections.IndependentTransform):
-        return _elementwise(transform.base_transform)
+        return elementwise(transform.base_transform)
     scalar = transform.domain.event_dim == 0 and transform.codomain.event_dim == 0
     return transform if scalar else None
 
 
-def _is_identity(transform: Any) -> bool:
-    return isinstance(_elementwise(transform), bijections.IdentityTransform)
+def is_identity(transform: Any) -> bool:
+    """Whether the bijection leaves every entry as it is."""
+    return isinstance(elementwise(transform), bijections.IdentityTransform)
 
 
 def _scalar_moments(transform: Any, loc: Array, variance: Array) -> tuple[Array, Array]:
