@@ -282,8 +282,7 @@ def test_weights_that_are_nowhere_finite():
     fit = fitted(walled, 0.0, method=lb.Gaussian())
     wall = 1.0
     with pytest.raises(FewWeightsError, match="Of 400 draws of q only 0 have a finite density"):
-        worse = lb.correct(fit, "psis", draws=400)
-    assert (worse.verdict.trust, worse.verdict.cure) == ("nothing", 'lb.correct(fit, "nuts")')
+        lb.correct(fit, "psis", draws=400)
 
 
 def test_a_heavy_tail_of_weights_warns():
