@@ -1,5 +1,7 @@
 """Crossed factors whose smaller one is too large to be dense, against the dense answer."""
 
+import re
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -67,6 +69,9 @@ def test_the_answer_is_that_of_the_dense_factor(program, monkeypatch):
     monkeypatch.setattr(elimination, "MOST_DENSE", 20)
     found = lb.fit(program, **data, method=method, progress=False)
     assert found.converged
+    assert found.answer.exact == (program is gaussian)
+    (note,) = found.notes
+    assert re.fullmatch(r"The sds of centre, a, b are estimates, to about \d\.\d+%\.", note)
     assert exact.elbo_error < found.elbo_error < 0.1
     assert abs(found.elbo - exact.elbo) < 4.0 * found.elbo_error
     for site in ("s_first", "s_second", "centre", "a", "b"):

@@ -84,6 +84,11 @@ class GivenHyperparameters:
             return solved.precision
         return self.gram.values(self._curvature(solved.t))
 
+    def variance_error(self, solved: Solved) -> float:
+        """The relative error of the variances of z, root mean square, at a solution."""
+        factor = self.pattern.factor(self.precision(solved))
+        return math.nan if factor is None else factor.variance_error
+
     def _curvature(self, t: np.ndarray) -> np.ndarray:
         """Of terms that are parabolas, at any predictors."""
         return self.predictors.expected(t, *[np.zeros(self.predictors.count)] * 2).curvature

@@ -34,6 +34,7 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
 MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
+ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -119,9 +120,15 @@ class Hierarchy(Walking[Found]):
         family, parameters = integrated(
             one.coordinates, one.theta, integral, surface.pattern, surface.precision
         )
-        exact = stop.converged and one.is_quadratic and surface.pattern.is_exact
-        q = Q(family, parameters)
-        return Answer(q, elbo, history, restarts, error=integral.error, exact=exact)
+        exact = stop.converged and one.is_quadratic
+        notes: tuple[str, ...] = ()
+        if not surface.pattern.is_exact:
+            best = max(integral.solved, key=lambda solved: solved.value)
+            off = 0.5 * surface.variance_error(best)
+            exact = exact and off < ROUGH
+            notes = (f"The sds of {', '.join(one.z)} are estimates, to about {100 * off:.2g}%.",)
+        q, known = Q(family, parameters), integral.error
+        return Answer(q, elbo, history, restarts, error=known, exact=exact, notes=notes)
 
     def _stop(self, integral: Integral) -> Stop:
         if integral.enough:
