@@ -130,7 +130,8 @@ class Predictors:
         t = 0.1 * rng.normal(size=self.dimension)
         none, line = np.zeros(self.count), None
         for size in FAR:
-            first, second = (size * rng.normal(size=self.count) for _ in range(2))
+            first, step = (size * rng.normal(size=self.count) for _ in range(2))
+            second = first + step + np.copysign(size, step)  # of a million, no two near each other
             slopes = [
                 np.asarray(self._expected(t, p, none, WIDE, *_rule(1))[1]) for p in (first, second)
             ]
