@@ -186,7 +186,7 @@ class _Program:
             return self._on_grid(method.method, sites)
         nodes, size = NODES[len(sites)], self.size - len(sites)
         if len(sites) == len(self.model.latent):
-            return Work(200 + self.operations, nodes * (3 * self.numbers + NODE))
+            return Work(280 + self.operations, nodes * (3 * self.numbers + NODE))
         structure = derived(problem_given(self.problem, sites)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
