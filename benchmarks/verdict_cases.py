@@ -147,7 +147,8 @@ def cases() -> dict[str, Case]:
         numpyro.sample("y", dist.Normal(p, 0.3).expand([len(y)]).to_event(1), obs=y)
 
     y = 1.25 + 0.1 * rng.normal(size=8)
-    truth = {"p": on_grid(lambda p, m=y.mean(): -0.5 * 8 * (m - p) ** 2 / 0.09, 0.0, 1.0)}
+    centre = float(y.mean())
+    truth = {"p": on_grid(lambda p: -0.5 * 8 * (centre - p) ** 2 / 0.09, 0.0, 1.0)}
     found["at its bound: Gaussian"] = Case(edge, truth, lb.Gaussian(), {"y": y})
     found["at its bound: auto"] = Case(edge, truth, "auto", {"y": y})
 

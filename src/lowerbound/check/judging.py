@@ -27,7 +27,8 @@ MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a f
 NEAR = 0.8  # of these: estimates have errors too
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
 SAME = 0.1  # nats between equal optima of coordinate ascent
-DRAWS = 512
+DRAWS, FEWEST = 512, 64
+MOST_NUMBERS = 5_000_000  # in all draws together
 SHARE, LEAST = 0.2, 0.25  # of the seconds of the fit that a verdict may take; seconds in any case
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
@@ -55,6 +56,8 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
             verdict = _measured(fit, took, model)
     except LowerboundError as error:
         return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
+    except Exception as error:  # whatever a program or a compiler raises, the fit is not lost
+        return _unmeasured(fit, f"log p at draws of q ended in {type(error).__name__}")
     return verdict or _unmeasured(fit, "to measure it would take longer than the fit")
 
 
@@ -76,14 +79,23 @@ def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
     judge = against(fit, model)
     drawn = fit.answer.drawn
     if drawn is None:
-        program = judge.coordinates.model
-        if program is not None and not {"batch", "few"} & set(judge.target.compiled):
-            compiling = counts_of(program).operations * machine().equation
-            if compiling > max(took, 1.0):
-                return None
-        drawn = judge.drawn(DRAWS, seconds=seconds)
+        if _expected(judge) > max(took, 1.0):
+            return None
+        count = min(DRAWS, MOST_NUMBERS // max(judge.coordinates.size, 1))
+        if count < FEWEST:
+            return None
+        drawn = judge.drawn(count, seconds=seconds)
     left = max(seconds - (time.perf_counter() - began), seconds / 2)
     return _concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, left))
+
+
+def _expected(judge: Against) -> float:
+    """The seconds that it will take to compile log p, where that has to be, and of one batch."""
+    target, program = judge.target, judge.coordinates.model
+    if program is None or {"batch", "few"} & set(target.compiled):
+        return target.seconds(target.batch)
+    counts, speed = counts_of(program), machine()
+    return counts.operations * speed.equation + target.batch * counts.numbers * speed.number
 
 
 def _unmeasured(fit: Fit, why: str) -> Verdict:

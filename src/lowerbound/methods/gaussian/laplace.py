@@ -170,7 +170,9 @@ def _root(peak: Peak, diagonal: bool) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(peak.curvature)
     flat = ~(values > FLAT)
     variances = np.where(flat, 1.0, 1.0 / np.where(flat, 1.0, values))
-    root = np.linalg.cholesky((vectors * variances) @ vectors.T)
+    # Not by Cholesky, which rounding ends where variances are of very different sizes.
+    triangle = np.linalg.qr((vectors * np.sqrt(variances)).T, mode="r")
+    root = (triangle * np.where(np.diagonal(triangle) < 0, -1.0, 1.0)[:, None]).T
     return frame @ root, vectors @ flat.astype(float) if flat.any() else np.zeros(dimension)
 
 
