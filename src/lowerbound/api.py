@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from lowerbound.check.corrections.cures import trusted
 from lowerbound.check.judging import with_verdict
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
@@ -23,6 +24,7 @@ from lowerbound.errors import (
     NoFiniteStartError,
     PoorIntegralError,
     ReservedNameError,
+    SettingError,
     UncertifiedError,
 )
 from lowerbound.ladder.costs import expected
@@ -35,7 +37,7 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.resume import check_abilities, interrupted, start_keeping
 from lowerbound.store.checkpoint import Keeper, as_checkpoint
 
-RESERVED = ("method", "seed", "progress", "checkpoint")
+RESERVED = ("method", "seed", "progress", "checkpoint", "until")
 
 
 def fit(
@@ -45,14 +47,19 @@ def fit(
     seed: int = 0,
     progress: bool | None = None,
     checkpoint: Any = None,
+    until: str | None = None,
     **kwargs: Any,
 ) -> Fit:
     """Fit the variational posterior q(z) of a NumPyro model by the plan that `explain` prints.
 
-    Everything but `method`, `seed`, `progress` and `checkpoint` goes to the model. `progress`
-    shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the state of the
-    run (or is a `Checkpoint`); `resume` goes on from there. Ctrl-C ends a fit at once; within
-    `lb.interruptible()` it returns what there is.
+    Everything but `method`, `seed`, `progress`, `checkpoint` and `until` goes to the model.
+    `progress` shows a bar (default: on a terminal). `checkpoint` names a folder that keeps the
+    state of the run (or is a `Checkpoint`); `resume` goes on from there. Ctrl-C ends a fit at once;
+    within `lb.interruptible()` it returns what there is.
+
+    `fit.verdict` says how far to trust the result. With `until="trusted"`, a fit that is not to be
+    trusted is corrected (`lb.correct`), by importance weights or else by NUTS, which takes what it
+    takes; its notes say what that has gained.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> import lowerbound as lb
@@ -65,6 +72,8 @@ def fit(
     (0.667, -2.996)
     """
     check_reserved(model)
+    if until not in (None, "trusted"):
+        raise SettingError("fit", "until", until, '"trusted" or None')
     began = time.perf_counter()
     with heard():
         problem = Problem(model, args, kwargs, seed, current())
@@ -75,8 +84,9 @@ def fit(
         keep = start_keeping(kept, problem, found.method, found.lines)
         fitted = _climbed(found, method, progress, keep, began)
         took = time.perf_counter() - began
-        fitted = with_verdict(fitted, took, _program(found))
-    return replace(fitted, plan=replace(fitted.plan, took=took))
+        fitted = with_verdict(fitted, took, _program(found), quiet=until is not None)
+    fitted = replace(fitted, plan=replace(fitted.plan, took=took))
+    return fitted if until is None else trusted(fitted)
 
 
 def _program(found: Chosen) -> Model | None:

@@ -31,6 +31,8 @@ th, td { text-align: right; padding: .15rem .9rem .15rem 0; border-bottom: 1px s
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1rem 0; } img { max-width: 100%; }
 figcaption, .small { color: #666; font-size: .9rem; }
+.all, .means, .nothing { border-left: .4rem solid #009e73; padding-left: .8rem; }
+.means { border-color: #e69f00; } .nothing { border-color: #d55e00; }
 """
 
 
@@ -87,7 +89,7 @@ def report(
     tables: Mapping[str, Any] | None = None,
     figures: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a page about a fit: what was derived, how the run ended, the posterior.
+    """Write a page about a fit: how far to trust it, what was derived, the run, the posterior.
 
     tables: pandas DataFrames by heading; without them, the summary of the posterior.
     figures: Matplotlib figures by caption; without them, the climb of the ELBO.
@@ -104,6 +106,7 @@ def report(
     versions = ", ".join(f"{name} {version}" for name, version in fit.versions.items())
     parts = [
         f"<h1>{escape(heading)}</h1>",
+        f"<p class={fit.verdict.trust}><strong>{escape(str(fit.verdict))}</strong></p>",
         f"<p>{escape(verdict(fit))} {escape(_bound(fit))}</p>",
         *(_figure(figure, caption) for caption, figure in _figures(fit, figures).items()),
         "<h2>What was derived</h2>",

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lowerbound as lb
+from lowerbound.check import judging
 from lowerbound.check.against import against
 from lowerbound.check.drift import drifted
 from lowerbound.check.estimates import measured
@@ -211,3 +212,28 @@ def test_another_mode_counts_and_another_labelling_does_not():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-3, 1, 20), rng.normal(3, 1, 20)])
     assert lb.fit(labelled, x, method=lb.Gaussian()).verdict.trust == "all"
+
+
+def test_until_it_can_be_trusted():
+    root = gaussian(4, 1)
+    fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"), until="trusted")
+    assert fit.verdict.trust == "all"
+    assert "psis" in fit.method
+    assert any(note.startswith("Before it was corrected: Trust means") for note in fit.notes)
+    sds = np.sqrt(np.diag(root @ root.T))
+    # Some thousand effective draws: sds to 2.5%, four of them to 10% with hardly an exception.
+    assert_allclose(fit.sd("z"), sds, rtol=0.1)
+    exact = lb.fit(rate, np.array([30.0]), until="trusted")
+    assert "correct" not in exact.method
+    with pytest.raises(lb.errors.SettingError, match="until"):
+        lb.fit(rate, np.array([30.0]), until="tired")
+
+
+def test_what_log_p_raises_at_draws_costs_no_fit(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(judging, "against", broken)
+    fit = lb.fit(rate, np.array([30.0]), method=lb.Gaussian())
+    assert fit.verdict.trust == "means"
+    assert "RuntimeError" in fit.verdict.reason

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,8 @@ class Weighted:
     log_weights: np.ndarray  # smoothed, summing to one
     k_hat: float
     log_mean: float  # log of the average of the raw weights: the importance-weighted bound
+    log_mean_error: float = 0.0
+    made: int = 0  # draws, those without a density included
 
     @property
     def size(self) -> float:
@@ -61,11 +63,13 @@ def weighted(values: Values, vectors: np.ndarray, log_ratios: np.ndarray) -> Wei
     kept = {name: array[fine] for name, array in values.items()}
     if not fine.any():
         return Weighted(kept, vectors[fine], np.zeros(0), math.inf, -math.inf)
-    ratios = log_ratios[fine]
+    ratios, made = log_ratios[fine], len(log_ratios)
     top = ratios.max()
-    log_mean = float(top + np.log(np.exp(ratios - top).sum() / len(log_ratios)))
+    raw = np.exp(ratios - top)
+    log_mean = float(top + np.log(raw.sum() / made))
+    error = math.sqrt(max(float((raw**2).sum() / raw.sum() ** 2) - 1.0 / made, 0.0))
     log_weights, k_hat = smoothed_weights(ratios)
-    return Weighted(kept, vectors[fine], log_weights, k_hat, log_mean)
+    return Weighted(kept, vectors[fine], log_weights, k_hat, log_mean, error, made)
 
 
 def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: int = 0) -> Evidence:
@@ -77,7 +81,7 @@ def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: in
     gap = own.log_mean - elbo
     if efficiency >= EVEN and own.tells:
         return Evidence("weights", count, own.k_hat, efficiency, gap, _paired(own))
-    best = _proposed(judge, drawn, own, seconds, seed)
+    best = proposed(judge, drawn, own, seconds, seed)
     if best is not None:
         off = _compared(values, best)
         return Evidence("proposals", count, own.k_hat, efficiency, best.log_mean - elbo, off)
@@ -176,16 +180,25 @@ def _worst(
 # Proposals around what is known of p
 
 
-def _proposed(
-    judge: Against, drawn: Drawn, own: Weighted, seconds: float, seed: int
+def proposed(
+    judge: Against,
+    drawn: Drawn,
+    own: Weighted,
+    seconds: float,
+    seed: int,
+    rounds: Sequence[int] = PROPOSALS,
+    enough: float = ENOUGH,
 ) -> Weighted | None:
-    """Weighted draws of a Student law that is moved to p in rounds; None where none comes near."""
+    """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
+
+    It ends when so many effective draws are `enough`. `own` are the weighted draws of q.
+    """
     dimension = drawn.vectors.shape[1]
     if dimension > MOST_NUMBERS:
         return None
     place = _matched(drawn) or _moments_of(own, drawn)
     rng, best, began = np.random.default_rng(seed), None, time.perf_counter()
-    for count in PROPOSALS:
+    for count in rounds:
         if place is None or time.perf_counter() - began > seconds:
             break
         vectors, log_law = _student(*place, count, rng)
@@ -195,7 +208,7 @@ def _proposed(
             break
         if best is None or (found.tells, found.size) > (best.tells, best.size):
             best = found
-        if best.tells and best.size >= ENOUGH:
+        if best.tells and best.size >= enough:
             break
         place = _moments_of(found, drawn)
     return best if best is not None and best.tells else None

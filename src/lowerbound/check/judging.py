@@ -34,15 +34,21 @@ EXACT = Verdict("all", "q is the posterior, up to numerical integration")
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
 
 
-def with_verdict(fit: Fit, took: float, model: Model | None = None) -> Fit:
+def with_verdict(fit: Fit, took: float, model: Model | None = None, quiet: bool = False) -> Fit:
     """The fit with its verdict; what is wrong with it is said once, as a warning."""
     verdict = judged(fit, took, model) if current().verdicts else UNKNOWN
-    stop = fit.stop
-    if not stop.converged and stop.remedy and verdict.trust != "all":
-        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
-    elif verdict.trust != "all" and verdict.evidence is not None:
-        warnings.warn(TrustWarning(str(verdict)), stacklevel=callers())
+    if not quiet and verdict.trust != "all":
+        _warn(fit, verdict)
     return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None))
+
+
+def _warn(fit: Fit, verdict: Verdict) -> None:
+    """Say once what is known to be wrong; of what was not measured, that it did not converge."""
+    stop = fit.stop
+    if not stop.converged and stop.remedy:
+        warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
+    elif verdict.evidence is not None:
+        warnings.warn(TrustWarning(str(verdict)), stacklevel=callers())
 
 
 def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:

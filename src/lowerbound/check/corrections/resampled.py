@@ -1,4 +1,4 @@
-"""Importance resampling: draws of q, weighted by p / q (Vehtari et al. 2024)."""
+"""Importance resampling: draws of q or around the posterior, weighted (Vehtari et al. 2024)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 
 from lowerbound.check.against import Against
 from lowerbound.check.corrections.improved import Improved
+from lowerbound.check.estimates import proposed, weighted
 from lowerbound.errors import FewWeightsError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
-from lowerbound.family.numerics.pareto import smoothed_weights
 
+ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
@@ -25,35 +26,39 @@ def threshold(draws: int) -> float:
 
 
 def resampled(view: Against, draws: int, seed: int) -> Improved:
-    """Draws of q with Pareto smoothed weights; the bound is the importance-weighted one."""
+    """Draws with Pareto smoothed weights; the bound is the importance-weighted one.
+
+    They are draws of q where its weights are even; else of a Student law that is moved to the
+    posterior, where one comes nearer.
+    """
     drawn = view.drawn(draws, seed)
     ratios = drawn.log_ratios
-    fine = np.isfinite(ratios)  # a draw that the model excludes weighs nothing
-    if fine.sum() < FEWEST:
-        raise FewWeightsError(int(fine.sum()), draws, FEWEST)
-    raw = ratios[fine]
-    log_weights, k_hat = smoothed_weights(raw)
-    weights = np.exp(log_weights)
-    size = float(1.0 / np.square(weights).sum())
-    relative = np.exp(raw - raw.max())
-    elbo = float(raw.max() + np.log(relative.sum() / draws))
-    error = float(np.sqrt(max(np.square(relative).sum() / relative.sum() ** 2 - 1.0 / draws, 0.0)))
     every = view.values(drawn.vectors)
-    values = {name: array[fine] for name, array in every.items()}
+    fine = int(np.isfinite(ratios).sum())  # a draw that the model excludes weighs nothing
+    if fine < FEWEST:
+        raise FewWeightsError(fine, draws, FEWEST)
+    found, count, law = weighted(every, drawn.vectors, ratios), draws, "of q"
     most = threshold(draws)
+    if found.k_hat > most or found.size < ENOUGH * draws:
+        rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
+        moved = proposed(view, drawn, found, math.inf, seed, rounds, ENOUGH * draws)
+        if moved is not None and moved.size > found.size:
+            found, count, law = moved, moved.made, "of a Student law around the posterior"
+    weights = np.exp(found.log_weights)
+    size, k_hat, most = found.size, found.k_hat, threshold(count)
     flaw = ""
     if k_hat > most:
-        flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {draws:,} draws"
+        flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {count:,} draws"
     elif size < FEWEST:
-        flaw = f"the weights of {draws:,} draws are worth {size:.0f} draws of equal weight"
+        flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
     return Improved(
         WeightedDraws(),
-        {"values": values, "weights": weights},
-        f"{draws:,} draws of q, weighted by p / q: Pareto k-hat {k_hat:.2f} (at most {most:.2f}), "
+        {"values": dict(found.values), "weights": weights},
+        f"{count:,} draws {law}, weighted: Pareto k-hat {k_hat:.2f} (at most {most:.2f}), "
         f"worth {size:,.0f} draws of equal weight",
-        elbo,
-        error,
-        f"the weights p / q have the k-hat {k_hat:.2f} and are worth {size:,.0f} draws",
+        found.log_mean,
+        found.log_mean_error,
+        f"importance weights have the k-hat {k_hat:.2f} and are worth {size:,.0f} draws",
         flaw,
         "Use lb.correct(fit, 'nuts'), or a richer q.",
         every,

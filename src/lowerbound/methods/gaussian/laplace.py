@@ -171,7 +171,7 @@ def _root(peak: Peak, diagonal: bool) -> tuple[np.ndarray, np.ndarray]:
     flat = ~(values > FLAT)
     variances = np.where(flat, 1.0, 1.0 / np.where(flat, 1.0, values))
     # Not by Cholesky, which rounding ends where variances are of very different sizes.
-    triangle = np.linalg.qr((vectors * np.sqrt(variances)).T, mode="r")
+    _, triangle = np.linalg.qr((vectors * np.sqrt(variances)).T)
     root = (triangle * np.where(np.diagonal(triangle) < 0, -1.0, 1.0)[:, None]).T
     return frame @ root, vectors @ flat.astype(float) if flat.any() else np.zeros(dimension)
 
