@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+from lowerbound.compiled import quickly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
@@ -37,8 +38,10 @@ def density(one: Predictors, t: np.ndarray, z: np.ndarray) -> float:
         shape = one.coordinates.shapes[site]
         count = int(np.prod(shape, dtype=int))
         parts[site], rest = rest[:count].reshape(shape), rest[count:]
+    if "density" not in one.compiled:
+        one.compiled["density"] = quickly(one.coordinates.log_density_at)
     with jax.enable_x64(True):
-        return float(one.coordinates.log_density_at(parts, one.model.arguments.data))
+        return float(one.compiled["density"](parts, dict(one.model.arguments.data)))
 
 
 def test_what_is_integrated(case):
@@ -92,16 +95,38 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
     np.testing.assert_allclose(here.value, density(one, t, z) - log_q, rtol=1e-9)
 
 
-def test_two_ways_to_write_one_model_have_the_same_surface():
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("centred", "noncentred", "by_matrix", "by_loop"),
+        ("chain", "chain_by_factor", "recurrence"),
+        ("area", "area_sparse", "area_by_matrix"),
+        ("field", "field_by_matrix"),
+        ("members", "members_by_gather"),
+    ],
+)
+def test_two_ways_to_write_one_model_have_the_same_surface(names):
     surfaces = []
-    for name in ("centred", "noncentred", "by_matrix", "by_loop"):
+    for name in names:
         written = WRITTEN[name]
         with jax.enable_x64(True):
             model = trace_model(written.program, (), written.data, None)
             surfaces.append(GivenHyperparameters.of(predictors_of(model)))
-    t = np.array([-0.4, 0.2])
+    t = np.array([-0.4, 0.2, 0.3])[: surfaces[0].predictors.dimension]
     values = [surface(t, None, False).value for surface in surfaces]
-    np.testing.assert_allclose(values, values[0], rtol=1e-10)
+    exact = surfaces[0].predictors.is_quadratic
+    np.testing.assert_allclose(values, values[0], rtol=1e-10 if exact else 1e-6)
+
+
+def test_the_precision_of_a_field_has_entries_between_neighbours_alone():
+    for name in ("area", "field_by_matrix"):
+        written = WRITTEN[name]
+        with jax.enable_x64(True):
+            one = predictors_of(trace_model(written.program, (), written.data, None))
+        gram = GivenHyperparameters.of(one).gram
+        start = one.size - 12  # the field comes last
+        inside = (gram.columns >= start) & (gram.rows != gram.columns)
+        assert inside.sum() == 17, name
 
 
 @pytest.mark.parametrize("seed", [0, 1])

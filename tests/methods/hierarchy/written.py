@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.contrib.control_flow import scan
 
 RNG = np.random.default_rng(7)
 GROUP = np.repeat(np.arange(5), 6)
@@ -206,7 +208,147 @@ def measured(y, s):
         numpyro.sample("obs", dist.Normal(theta, s), obs=y)
 
 
+def chain(y=None):
+    """A chain by NumPyro's scan, whose states are sites."""
+    phi = numpyro.sample("phi", dist.Uniform(-1, 1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+
+    def step(before, y):
+        now = numpyro.sample("z", dist.Normal(phi * before, tau))
+        numpyro.sample("y", dist.Normal(now, sigma), obs=y)
+        return now, None
+
+    scan(step, jnp.zeros(()), y)
+
+
+def chain_by_factor(y=None):
+    """The same, as one vector."""
+    phi = numpyro.sample("phi", dist.Uniform(-1, 1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    z = numpyro.sample("z", dist.ImproperUniform(dist.constraints.real_vector, (), (30,)))
+    before = jnp.concatenate([jnp.zeros(1), z[:-1]])
+    numpyro.factor("chain", dist.Normal(phi * before, tau).log_prob(z).sum())
+    numpyro.sample("y", dist.Normal(z, sigma).to_event(1), obs=y)
+
+
+def recurrence(y=None):
+    """The same, of innovations."""
+    phi = numpyro.sample("phi", dist.Uniform(-1, 1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    e = numpyro.sample("e", dist.Normal(0, 1).expand([30]).to_event(1))
+
+    def step(before, e):
+        now = phi * before + tau * e
+        return now, now
+
+    z = jax.lax.scan(step, jnp.zeros(()), e)[1]
+    numpyro.sample("y", dist.Normal(z, sigma).to_event(1), obs=y)
+
+
+def two_lags(y=None):
+    """What a step hands on is handed on again."""
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    phi = numpyro.sample("phi", dist.Normal(0, 0.5).expand([2]).to_event(1))
+
+    def step(before, y):
+        loc = phi[0] * before[0] + phi[1] * before[1]
+        now = numpyro.sample("z", dist.Normal(loc, tau))
+        numpyro.sample("y", dist.Poisson(jnp.exp(now)), obs=y)
+        return (now, before[0]), None
+
+    scan(step, (jnp.zeros(()), jnp.zeros(())), y, reverse=True)
+
+
+def area(adjacency, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2))
+    tau = numpyro.sample("tau", dist.Gamma(2, 0.5))
+    rho = numpyro.sample("rho", dist.Beta(5, 2))
+    phi = numpyro.sample("phi", dist.CAR(b, rho, tau, adjacency))
+    numpyro.sample("y", dist.Poisson(jnp.exp(phi)), obs=y)
+
+
+def area_sparse(adjacency, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2))
+    tau = numpyro.sample("tau", dist.Gamma(2, 0.5))
+    rho = numpyro.sample("rho", dist.Beta(5, 2))
+    phi = numpyro.sample("phi", dist.CAR(b, rho, tau, adjacency, is_sparse=True))
+    numpyro.sample("y", dist.Poisson(jnp.exp(phi)), obs=y)
+
+
+def area_by_matrix(adjacency, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2))
+    tau = numpyro.sample("tau", dist.Gamma(2, 0.5))
+    rho = numpyro.sample("rho", dist.Beta(5, 2))
+    precision = tau * (jnp.diag(adjacency.sum(axis=1)) - rho * adjacency)
+    phi = numpyro.sample("phi", dist.MultivariateNormal(b, precision_matrix=precision))
+    numpyro.sample("y", dist.Poisson(jnp.exp(phi)), obs=y)
+
+
+def field(first, second, weights, y=None):
+    """An intrinsic field, with a scalar product; rows with weights, by another one."""
+    tau = numpyro.sample("tau", dist.Gamma(2, 0.5))
+    phi = numpyro.sample("phi", dist.Normal(0, 10).expand([len(y)]).to_event(1))
+    apart = phi[first] - phi[second]
+    numpyro.factor("field", 0.5 * (len(y) - 1) * jnp.log(tau) - 0.5 * tau * (apart @ apart))
+    numpyro.factor("rows", weights @ dist.Poisson(jnp.exp(phi)).log_prob(y))
+
+
+def field_by_matrix(first, second, weights, y=None):
+    tau = numpyro.sample("tau", dist.Gamma(2, 0.5))
+    phi = numpyro.sample("phi", dist.Normal(0, 10).expand([len(y)]).to_event(1))
+    edges = jnp.zeros((len(y), len(y))).at[first, second].add(1.0)
+    laplacian = jnp.diag((edges + edges.T).sum(axis=1)) - edges - edges.T
+    numpyro.factor("field", 0.5 * (len(y) - 1) * jnp.log(tau) - 0.5 * tau * phi @ laplacian @ phi)
+    numpyro.factor("rows", jnp.sum(weights * dist.Poisson(jnp.exp(phi)).log_prob(y)))
+
+
+def members(member, share, x, y=None):
+    """Rows that belong to several groups, added up by segments."""
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(0, tau))
+    rows = jnp.repeat(jnp.arange(len(x)), member.shape[1])
+    effect = jax.ops.segment_sum((share * a[member]).ravel(), rows, len(x))
+    numpyro.sample("y", dist.Normal(slope * x + effect, sigma).to_event(1), obs=y)
+
+
+def members_by_gather(member, share, x, y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(0, tau))
+    effect = jnp.einsum("nk,nk->n", share, a[member])
+    numpyro.sample("y", dist.Normal(slope * x + effect, sigma).to_event(1), obs=y)
+
+
+def spread_by_rows(x, group, y=None):
+    """The noise has predictors of its own; those with fewer numbers are given."""
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    gamma = numpyro.sample("gamma", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(0, tau))
+    sigma = jnp.exp(jnp.stack([jnp.ones(len(x)), x], axis=1) @ gamma)
+    numpyro.sample("y", dist.Normal(a[group], sigma), obs=y)
+
+
 _rows = {"x": X, "group": GROUP, "y": Y}
+_lattice = np.array(
+    [(i, j) for i in range(12) for j in (i + 1, i + 4) if j < 12 and (j - i == 4 or j % 4)]
+)
+_edges = np.zeros((12, 12))
+_edges[_lattice[:, 0], _lattice[:, 1]] = 1.0
+_areas = {"adjacency": _edges + _edges.T, "y": COUNTS[:12]}
+_field = {"first": _lattice[:, 0], "second": _lattice[:, 1], "weights": 0.5 + np.arange(12) / 12}
+_field |= {"y": COUNTS[:12]}
+_members = {"member": np.stack([GROUP, (GROUP + OTHER + 1) % 5], axis=1), "x": X, "y": Y}
+_members |= {"share": np.stack([0.3 + 0.1 * OTHER, 0.7 - 0.1 * OTHER], axis=1)}
+_chain = ("phi", "tau", "sigma")
 WRITTEN: dict[str, Written] = {
     "centred": Written(centred, _rows, ("tau", "sigma"), True),
     "noncentred": Written(noncentred, _rows, ("tau", "sigma"), True),
@@ -246,4 +388,16 @@ WRITTEN: dict[str, Written] = {
         ("tau",),
         True,
     ),
+    "chain": Written(chain, {"y": Y}, _chain, True),
+    "chain_by_factor": Written(chain_by_factor, {"y": Y}, _chain, True),
+    "recurrence": Written(recurrence, {"y": Y}, _chain, True),
+    "two_lags": Written(two_lags, {"y": COUNTS}, ("tau", "phi")),
+    "area": Written(area, _areas, ("tau", "rho")),
+    "area_sparse": Written(area_sparse, _areas, ("tau", "rho")),
+    "area_by_matrix": Written(area_by_matrix, _areas, ("tau", "rho")),
+    "field": Written(field, _field, ("tau",)),
+    "field_by_matrix": Written(field_by_matrix, _field, ("tau",)),
+    "members": Written(members, _members, ("tau", "sigma"), True),
+    "members_by_gather": Written(members_by_gather, _members, ("tau", "sigma"), True),
+    "spread_by_rows": Written(spread_by_rows, _rows, ("tau", "gamma"), True),
 }

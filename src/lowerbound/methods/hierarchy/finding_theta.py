@@ -12,7 +12,8 @@ from jax import Array
 from lowerbound.compiled import Kept, quickly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.predictors import Predictors
-from lowerbound.methods.hierarchy.reading.flat_program import Name, flattened
+from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
+from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
 from lowerbound.methods.hierarchy.reading.splitting import split
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
@@ -61,32 +62,31 @@ def _split(
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     closed = jax.make_jaxpr(density)(*shapes, *leaves)
+    closed = in_plain_terms(closed, range(len(theta), len(theta) + len(z)))
     shared = _programs.of(digest(closed, *theta, "|", *z, *names), dict)
     flat = flattened(closed)
     inputs = flat.inputs
     start = len(theta) + len(z)
-    data = dict(zip(inputs[start:], leaves, strict=True))
 
-    def known(wanted: Sequence[Name]) -> list[np.ndarray]:
+    def known(flat: FlatProgram, wanted: Sequence[Name]) -> list[np.ndarray]:
         if not wanted:
             return []
-        own = dict(zip(inputs[start:], data.values(), strict=True))
         makers = flat.makers
 
         def compute(leaves: Sequence[Any]) -> list[Any]:
-            return flat.values(wanted, dict(zip(own, leaves, strict=True)), makers)
+            return flat.values(wanted, dict(zip(inputs[start:], leaves, strict=True)), makers)
 
-        key = ("places", tuple(name.number for name in wanted))
+        key = ("places", flat.decided, tuple(name.number for name in wanted))
         if key not in shared:
             shared[key] = quickly(compute)
-        return [np.asarray(value) for value in shared[key](list(own.values()))]
+        return [np.asarray(value) for value in shared[key](list(leaves))]
 
     parts = split(
         flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known
     )
     entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
     lengths = tuple(map(len, parts.maps.tape.indices))
-    compiled = shared.setdefault(("programs", entries, lengths), {})
+    compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
     _check(found)
     return found

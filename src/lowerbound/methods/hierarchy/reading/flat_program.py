@@ -64,11 +64,15 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class FlatProgram:
-    """The operations of a program in order, with the names of its inputs and outputs."""
+    """The operations of a program in order, with the names of its inputs and outputs.
+
+    decided: a digest of what the data have decided of the operations.
+    """
 
     inputs: tuple[Name, ...]
     operations: tuple[Operation, ...]
     outputs: tuple[Atom, ...]
+    decided: str = ""
 
     @property
     def makers(self) -> dict[Name, Operation]:
@@ -112,7 +116,7 @@ def _needed(
 
 
 def flattened(closed: ClosedJaxpr) -> FlatProgram:
-    """The program with its calls opened."""
+    """The program with its calls opened, and nothing that its outputs do not need."""
     operations: list[Operation] = []
     count = 0
 
@@ -145,7 +149,9 @@ def flattened(closed: ClosedJaxpr) -> FlatProgram:
 
     inputs = tuple(name(variable.aval) for variable in closed.jaxpr.invars)
     outputs = run(closed.jaxpr, closed.consts, inputs)
-    return FlatProgram(inputs, tuple(operations), tuple(outputs))
+    makers = {name: one for one in operations for name in one.outputs}
+    needed = _needed(outputs, dict.fromkeys(inputs), makers)
+    return FlatProgram(inputs, tuple(one for one in operations if one in needed), tuple(outputs))
 
 
 def opened(equation: Any) -> tuple[Any, Sequence[Any]] | None:

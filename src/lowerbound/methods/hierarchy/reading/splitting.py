@@ -15,11 +15,11 @@ from jax.extend.core import ClosedJaxpr
 
 from lowerbound.errors import CodeRangeError, NoPredictorsError
 from lowerbound.methods.hierarchy.reading.affine_maps import Maps
+from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import (
     AFFINE,
     CURVED,
     DATA,
-    kind_of,
     kinds_of,
 )
 from lowerbound.methods.hierarchy.reading.element_maps import MOVED, moved, placed_inputs
@@ -32,6 +32,7 @@ from lowerbound.methods.hierarchy.reading.flat_program import (
     flattened,
     held,
 )
+from lowerbound.methods.hierarchy.reading.products import as_squares, elementwise, summed_products
 
 NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
 
@@ -57,9 +58,8 @@ REDUCTIONS = frozenset(
         "argmin",
     }
 )
-CHAINED = frozenset({"add", "sub", "mul", "div", "neg", "convert_element_type"})
+ADDING = frozenset(["add", "sub", "add_any", "reduce_sum", "scatter-add"])
 CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
-SUMMING = frozenset(["add", "sub", "add_any", "neg", "reduce_sum", "convert_element_type"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,30 +82,47 @@ def split(
     flat: FlatProgram,
     theta: Sequence[Name],
     z: Mapping[str, Name],
-    known: Callable[[Sequence[Name]], Sequence[np.ndarray]],
+    known: Callable[[FlatProgram, Sequence[Name]], Sequence[np.ndarray]],
 ) -> Split:
     """Cut a program of one output, given which of its inputs are theta and z.
 
-    `known` evaluates values that depend on data alone. Raises NoPredictorsError.
+    `known` evaluates values of a program that depend on data alone. Raises NoPredictorsError.
     """
-    kinds = kinds_of(flat, theta, tuple(z.values()))
-    reading = _Reading(flat, kinds)
-    cut = reading.cut()
-    wanted = reading.places(cut)
-    places = dict(zip(wanted, known(wanted), strict=True))
-    maps = Maps(reading.makers, lambda atom: kind_of(kinds, atom) == AFFINE, places)
-    first = 0
-    for name in z.values():
-        maps.start(name, first)
-        first += name.size
+    own = tuple(z.values())
+    reading = Reading(flat, kinds_of(flat, theta, own))
+    products = summed_products(reading)
+    if products:
+        flat = elementwise(flat, products)
+        reading = Reading(flat, kinds_of(flat, theta, own))
+        products = [one for one in summed_products(reading) if one.kind == "mul"]
+        maps, _ = _maps(reading, own, known)
+        flat = as_squares(flat, products, maps, own)
+        reading = Reading(flat, kinds_of(flat, theta, own))
+    maps, places = _maps(reading, own, known)
     for one in flat.operations:
         if one.kind == "gather" and maps.is_affine(one.inputs[0]) and one.inputs[1] in places:
             _check_codes(one, places[one.inputs[1]], maps, z)
-    owners = _Owners(reading, places, cut)
-    meeting = owners.meeting()
+    cut = reading.cut()
+    meeting = _Owners(reading, places, cut).meeting()
     if meeting is not None:
         raise _meeting(meeting, cut, maps, z)
-    return Split(flat, reading.makers, cut, kinds, maps)
+    return Split(flat, reading.makers, cut, reading.kinds, maps)
+
+
+def _maps(
+    reading: Reading,
+    z: Sequence[Name],
+    known: Callable[[FlatProgram, Sequence[Name]], Sequence[np.ndarray]],
+) -> tuple[Maps, dict[Name, np.ndarray]]:
+    """The maps of the affine values, and the values that say where elements go."""
+    wanted = reading.places()
+    places = dict(zip(wanted, known(reading.flat, wanted), strict=True))
+    maps = Maps(reading.makers, lambda atom: reading.kind(atom) == AFFINE, places)
+    first = 0
+    for name in z:
+        maps.start(name, first)
+        first += name.size
+    return maps, places
 
 
 def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, Name]) -> None:
@@ -121,92 +138,14 @@ def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, 
 
 
 @dataclass(eq=False)
-class _Reading:
-    """A program read from its output down to the predictors."""
-
-    flat: FlatProgram
-    kinds: Mapping[Name, int]
-    makers: dict[Name, Operation] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.makers = self.flat.makers
-
-    def kind(self, atom: Atom) -> int:
-        return kind_of(self.kinds, atom)
-
-    def cut(self) -> tuple[Name, ...]:
-        """The affine values that curved operations begin at, and those that are summed."""
-        found: dict[Name, None] = {}
-        seen: set[Name] = set()
-        # The second of a pair says whether sums alone lead from here to log p.
-        open_ = [(atom, True) for atom in self.flat.outputs]
-        while open_:
-            atom, summed = open_.pop()
-            if isinstance(atom, Known) or self.kind(atom) < AFFINE or atom in seen:
-                continue
-            if self.kind(atom) == AFFINE:
-                base = self.base(atom)
-                maker = self.makers.get(base)
-                if summed and maker is not None and maker.kind == "reduce_sum":
-                    open_.append((maker.inputs[0], True))
-                else:
-                    found[base] = None
-                continue
-            seen.add(atom)
-            one = self.makers[atom]
-            still = summed and self.sums(one)
-            open_ += [(given, still) for given in one.inputs]
-        return tuple(found)
-
-    def sums(self, one: Operation) -> bool:
-        """Whether an operation only adds up what it is given, or scales it by what z is not in."""
-        kinds = [self.kind(atom) for atom in one.inputs]
-        if one.kind in MOVED:
-            return all(kinds[number] < AFFINE for number in placed_inputs(one))
-        if one.kind in ("mul", "div"):
-            return min(kinds) < AFFINE and (one.kind == "mul" or kinds[1] < AFFINE)
-        return one.kind in SUMMING
-
-    def base(self, name: Name) -> Name:
-        """The affine value whose elements, multiplied and shifted, those of `name` are."""
-        while name in self.makers and (before := self.chained(self.makers[name])) is not None:
-            name = before
-        return name
-
-    def chained(self, one: Operation) -> Name | None:
-        """The one affine input each of whose elements goes on alone; None where they are added."""
-        own = [atom for atom in one.inputs if self.kind(atom) == AFFINE]
-        alone = one.kind in MOVED or one.kind in CHAINED
-        return own[0] if alone and len(own) == 1 and isinstance(own[0], Name) else None
-
-    def places(self, cut: Sequence[Name]) -> list[Name]:
-        """The values that say where elements go, and the matrices that z is multiplied by."""
-        found: dict[Name, None] = {}
-        for one in self.flat.operations:
-            if max((self.kinds[name] for name in one.outputs), default=DATA) < AFFINE:
-                continue
-            numbers: Sequence[int] = ()
-            if one.kind in MOVED:
-                numbers = placed_inputs(one)
-            elif one.kind == "dot_general":
-                numbers = range(2)
-            for number in numbers:
-                atom = one.inputs[number]
-                if isinstance(atom, Name) and self.kinds[atom] == DATA:
-                    found[atom] = None
-        return list(found)
-
-
-@dataclass(eq=False)
 class _Owners:
     """The element of a predictor that each element of a curved value depends on."""
 
-    reading: _Reading
+    reading: Reading
     places: Mapping[Name, np.ndarray]
     cut: Sequence[Name]
     found: dict[Name, np.ndarray] = field(default_factory=dict)
     met: tuple[int, int] | str | None = None
-    using: dict[Name, list[Operation]] = field(default_factory=dict)
 
     def meeting(self) -> tuple[int, int] | str | None:
         """Two elements that meet, or the operation in which they do; None where none do."""
@@ -233,6 +172,8 @@ class _Owners:
         shape = one.outputs[0].shape
         if one.kind in CLOSED:
             return self._inside(one, given)
+        if one.kind in ADDING and self.reading.summed(one):
+            return [np.full(shape, NONE)]
         if one.kind in ELEMENTWISE and not self._moves(one):
             owners = np.full(shape, NONE)
             for other in given:
@@ -248,8 +189,6 @@ class _Owners:
                     np.asarray(atom.value) if isinstance(atom, Known) else self.places[atom]
                 )
             return moved(one, arrays)
-        if one.kind == "reduce_sum" and self._summed(one):
-            return [np.full(shape, NONE)]
         if one.kind in REDUCTIONS:
             axes = tuple(one.params["axes"])
             top = given[0].max(axis=axes, initial=NONE)
@@ -266,29 +205,6 @@ class _Owners:
             and self.reading.kind(one.inputs[0]) == DATA
             and (isinstance(one.inputs[0], Known) or one.inputs[0] in self.places)
         )
-
-    def _summed(self, one: Operation) -> bool:
-        """Whether a sum is only added to others, down to log p."""
-        open_, seen = [one.outputs[0]], set()
-        users = self._users()
-        while open_:
-            name = open_.pop()
-            for user in users.get(name, ()):
-                if self.reading.sums(user):
-                    new = [out for out in user.outputs if out not in seen]
-                    seen.update(new)
-                    open_ += new
-                else:
-                    return False
-        return True
-
-    def _users(self) -> dict[Name, list[Operation]]:
-        if not self.using:
-            for one in self.reading.flat.operations:
-                for atom in one.inputs:
-                    if isinstance(atom, Name):
-                        self.using.setdefault(atom, []).append(one)
-        return self.using
 
     def _merged(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         both = (one != NONE) & (other != NONE) & (one != other)
@@ -318,7 +234,7 @@ class _Owners:
         flat = flattened(ClosedJaxpr(*inner))
         kinds = kinds_of(flat, (), flat.inputs)
         kinds = {name: CURVED if kind else DATA for name, kind in kinds.items()}
-        inside = _Owners(_Reading(flat, kinds), {}, ())
+        inside = _Owners(Reading(flat, kinds), {}, ())
         inside.found.update(zip(flat.inputs, given, strict=True))
         for step in flat.operations:
             own = [inside._owner(atom) for atom in step.inputs]
@@ -338,11 +254,13 @@ def _meeting(
     names = [cut[int(np.searchsorted(starts, one, side="right")) - 1] for one in meeting]
     first, second = (_sites(np.unique(maps.of(name).columns), z) for name in names)
     what = f"predictors of {', '.join(first)} and of {', '.join(second)} meet in one term"
-    if names[0].size == names[1].size:
+    sizes = [
+        (sum(z[site].size for site in sites), name.size)
+        for name, sites in zip(names, (first, second), strict=True)
+    ]
+    if sizes[0] == sizes[1] or set(first) & set(second):
         return NoPredictorsError(what)
-    small = first if names[0].size < names[1].size else second
-    large = second if small is first else first
-    return NoPredictorsError(what, () if set(small) & set(large) else small)
+    return NoPredictorsError(what, first if sizes[0] < sizes[1] else second)
 
 
 def _sites(columns: np.ndarray, z: Mapping[str, Name]) -> tuple[str, ...]:
