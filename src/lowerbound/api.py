@@ -18,6 +18,7 @@ from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.errors import (
+    BoundReachedError,
     LadderWarning,
     LostPosteriorError,
     LowerboundError,
@@ -38,6 +39,8 @@ from lowerbound.run.resume import check_abilities, interrupted, start_keeping
 from lowerbound.store.checkpoint import Keeper, as_checkpoint
 
 RESERVED = ("method", "seed", "progress", "checkpoint", "until")
+# Rungs that turn out not to hold.
+GIVEN_UP = (BoundReachedError, LostPosteriorError, PoorIntegralError, UncertifiedError)
 
 
 def fit(
@@ -105,7 +108,7 @@ def _climbed(
         try:
             fitted = _carried_out(found, progress, keep, began)
             break
-        except (LostPosteriorError, PoorIntegralError, UncertifiedError) as error:
+        except GIVEN_UP as error:
             # A Gaussian needs neither a grid nor a derivation.
             rung = GRID if isinstance(error, LostPosteriorError) else found.taken
             if not found.rungs or rung in failed:

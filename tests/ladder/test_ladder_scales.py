@@ -59,8 +59,8 @@ def walk(y):
     mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
     log_sigma = numpyro.sample("log_sigma", dist.Normal(0.0, 1.0))
     steps = numpyro.sample("steps", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
-    _, level = jax.lax.scan(lambda h, e: (0.9 * h + e,) * 2, mu, steps)
-    numpyro.sample("y", dist.Normal(jnp.tanh(level), jnp.exp(log_sigma)), obs=y)
+    _, level = jax.lax.scan(lambda h, e: (jnp.tanh(0.9 * h + e),) * 2, mu, steps)
+    numpyro.sample("y", dist.Normal(level, jnp.exp(log_sigma)), obs=y)
 
 
 def volatility(y):

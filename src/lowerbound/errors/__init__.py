@@ -34,6 +34,7 @@ Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask
 """
 
 from lowerbound.errors.breakdown import (
+    BoundReachedError,
     DecreasingBoundError,
     DecreasingBoundWarning,
     IllConditionedError,
@@ -186,6 +187,7 @@ __all__ = [
     "Residual",
     "UncertifiedError",
     # breakdown
+    "BoundReachedError",
     "DecreasingBoundError",
     "DecreasingBoundWarning",
     "IllConditionedError",

@@ -153,3 +153,16 @@ class PoorIntegralError(LowerboundError):
             "Expected points of which many count. Give these sites narrower priors, or take a "
             "Gaussian of all sites, lb.Gaussian()."
         )
+
+
+class BoundReachedError(LowerboundError):
+    """A coefficient with bounds, taken for a Gaussian, is close to one of them."""
+
+    def __init__(self, sites: Sequence[str]) -> None:
+        names = ", ".join(f'"{name}"' for name in sites)
+        super().__init__(
+            f"{quoted(sites)} {'is' if len(sites) == 1 else 'are'} taken for Gaussian, and the "
+            "data leave some probability beyond the bounds of the prior.\nExpected data that keep "
+            f"coefficients away from their bounds. Integrate them, lb.Integrated(sites=[{names}]), "
+            'or use method="auto".'
+        )

@@ -105,13 +105,14 @@ class UnfittedModelError(ArgumentError):
 class NoPredictorsError(ArgumentError):
     """A density is no sum of functions of linear predictors, given hyperparameters.
 
-    `sites` are those that had better be hyperparameters too, where that may help.
+    `sites` are those that had better be hyperparameters too, where that may help; `meeting` are all
+    those that are in the way.
     """
 
-    def __init__(self, reason: str, sites: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str, sites: Sequence[str] = (), meeting: Sequence[str] = ()) -> None:
         super().__init__(
             f"lb.Integrated cannot read the program: {reason}.\nExpected a density that is a sum "
             "of functions of linear predictors, given up to fifteen hyperparameters, as mixed "
             'models have it. Use method="auto".'
         )
-        self.reason, self.sites = reason, tuple(sites)
+        self.reason, self.sites, self.meeting = reason, tuple(sites), tuple(meeting)

@@ -145,7 +145,8 @@ def _coordinates_record(coordinates: Coordinates) -> dict[str, Any]:
                 "fit.sample(1000)."
             )
     shapes = {n: tuple(s) for n, s in coordinates.shapes.items()}
-    return {"shapes": shapes, "supports": supports}
+    straight = {"straight": sorted(coordinates.straight)} if coordinates.straight else {}
+    return {"shapes": shapes, "supports": supports, **straight}
 
 
 def _coordinates(
@@ -154,7 +155,7 @@ def _coordinates(
     """The coordinates of a record, without a program."""
     shapes = {n: tuple(s) for n, s in record["shapes"].items()}
     supports = {n: support_from(s) for n, s in record["supports"].items()}
-    return Coordinates(None, shapes, supports, noncentred)
+    return Coordinates(None, shapes, supports, noncentred, frozenset(record.get("straight", ())))
 
 
 def _block_record(block: Block) -> dict[str, Any]:

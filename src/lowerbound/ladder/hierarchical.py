@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Iterator, Sequence
 
 from lowerbound.compute.engine import derived
 from lowerbound.errors import NoPredictorsError, TooDenseError
@@ -23,6 +21,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
 
 NAME = "integrated"
+BOUNDED = "integrated, with sites that have bounds"
 GRIDDED = 2  # scalars, up to which a grid with exact factors given them is as good
 LEAST = 3  # numbers of z
 FEW = 150  # numbers of z that such a grid solves at every node
@@ -30,48 +29,44 @@ FEW = 150  # numbers of z that such a grid solves at every node
 
 def integrated(case: Case) -> Iterator[Tried]:
     """Scales, correlations and shapes integrated together, whatever their number."""
-    if NAME in case.failed:
-        yield case.tried(NAME, f"given up: {case.failed[NAME]}")
-        return
     if case.discrete or not case.model.latent:
         return
     scales = _scales(case)
     if not scales:
         return
-    if _on_a_grid(case, scales):
+    if NAME not in case.failed and _on_a_grid(case, scales):
         yield case.tried(NAME, f"a grid over {listed(scales)} does as well, with exact factors")
         return
     try:
         found = predictors_for(case.problem)
-        if not found.theta:
+        if NAME not in case.failed:
+            yield _tried(case, NAME, found)
             return
-        if found.size < LEAST:
-            yield case.tried(NAME, f"given {listed(found.theta)}, hardly anything is left")
-            return
-        if bounded := _bounded(case, found):
-            yield case.tried(NAME, f"{listed(bounded)} may be a coefficient, with bounds")
-            return
-        surface_for(case.problem, found)
+        yield case.tried(NAME, f"given up: {case.failed[NAME]}")
+        if found.straight and BOUNDED not in case.failed:
+            sites = found.straight
+            yield _tried(case, BOUNDED, predictors_for(case.problem, sites), sites)
     except (NoPredictorsError, TooDenseError) as error:
         reason = (
             error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
         )
-        yield case.tried(NAME, reason)
-        return
+        yield case.tried(BOUNDED if NAME in case.failed else NAME, reason)
+
+
+def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) -> Tried:
+    """The method, or why it is not taken."""
+    if not found.theta:
+        return case.tried(name, "no site sets a scale or a shape")
+    if found.size < LEAST:
+        return case.tried(name, f"given {listed(found.theta)}, hardly anything is left")
+    surface_for(case.problem, found)
     how = "exactly" if found.is_quadratic else "by quadrature"
-    yield case.tried(
-        NAME,
+    return case.tried(
+        name,
         f"{found.dimension} numbers of {listed(found.theta)} over points; given these, a Gaussian "
         f"of {found.size} numbers with a sparse precision, {how}",
-        Integrated(),
+        Integrated(sites=tuple(sites) or None),
     )
-
-
-def _bounded(case: Case, found: Predictors) -> list[str]:
-    """The sites between bounds, one of them below -1: no scale and no correlation."""
-    supports = {name: case.model.latent[name].support for name in found.theta}
-    low = {name: getattr(support, "lower_bound", 0.0) for name, support in supports.items()}
-    return [name for name, bound in low.items() if float(np.min(bound)) < -1.0]
 
 
 def _scales(case: Case) -> list[str]:

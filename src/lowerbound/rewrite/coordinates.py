@@ -16,7 +16,7 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
-from numpyro.distributions.transforms import Transform
+from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.infer.util import potential_energy
 
 from lowerbound.errors import DiscreteSiteError
@@ -38,17 +38,21 @@ class Coordinates:
 
     `shapes` are the unconstrained shapes of the sites, in the order of the program; `supports`
     holds those that do not depend on other latent sites. Sites z of location and scale that are
-    `noncentred` have the coordinates u = (z - loc) / scale. Without a model (that of a file), only
-    values can be told, and only where every support is fixed.
+    `noncentred` have the coordinates u = (z - loc) / scale. Sites that are `straight` are their own
+    coordinates, whatever their bounds: for laws that hardly reach these. Without a model (that of a
+    file), only values can be told, and only where every support is fixed.
     """
 
     model: Model | None
     shapes: dict[str, tuple[int, ...]]
     supports: dict[str, Constraint]
     noncentred: frozenset[str] = field(default=frozenset())
+    straight: frozenset[str] = field(default=frozenset())
 
     @classmethod
-    def of(cls, model: Model, noncentred: Collection[str] = ()) -> Coordinates:
+    def of(
+        cls, model: Model, noncentred: Collection[str] = (), straight: Collection[str] = ()
+    ) -> Coordinates:
         """Read the supports of the latent sites; each must be a continuous one."""
         for site in model.latent.values():
             if site.support is not None and site.support.is_discrete:
@@ -60,12 +64,13 @@ class Coordinates:
                     "site out of the model, or fit it by lb.CAVI().",
                 )
         shapes = _unconstrained_shapes(model)
+        shapes |= {name: tuple(model.latent[name].shape) for name in straight}
         fixed = {
             name: site.support
             for name, site in model.latent.items()
             if site.support is not None and name not in noncentred
         }
-        return cls(model, shapes, fixed, frozenset(noncentred))
+        return cls(model, shapes, fixed, frozenset(noncentred), frozenset(straight))
 
     @property
     def size(self) -> int:
@@ -92,7 +97,7 @@ class Coordinates:
     def is_real(self, entry: int) -> bool:
         """Whether an entry of u is itself an entry of its site, or affine in it: unbounded."""
         name = next(n for n in self.shapes if self.part(n).start <= entry < self.part(n).stop)
-        if name in self.noncentred:
+        if name in self.noncentred or name in self.straight:
             return True
         support: Any = self.supports.get(name)
         while hasattr(support, "base_constraint"):
@@ -113,6 +118,10 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
         config = {name: Decentred(centring(name, data)) for name in self.noncentred}
         program = handlers.reparam(model.plain(), config=config) if config else model.plain()
+        if self.straight:
+            plain = {name: parts[name] for name in self.straight}
+            program = handlers.substitute(program, data=plain)
+            parts = {name: part for name, part in parts.items() if name not in plain}
         named = {auxiliary(n) if n in config else n: part for n, part in parts.items()}
         with numpyro.validation_enabled(False), model._mode():
             energy = potential_energy(program, args, kwargs, named)
@@ -122,7 +131,7 @@ class Coordinates:
         """The values of the latent sites at u."""
         if len(self.supports) == len(self.shapes):
             parts = self.split(vector)
-            return {n: jnp.asarray(biject_to(self.supports[n])(part)) for n, part in parts.items()}
+            return {n: jnp.asarray(self._fixed(n)(part)) for n, part in parts.items()}
         messages = self._at(self.split(vector), data)
         return {name: jnp.asarray(messages[name]["value"]) for name in self.shapes}
 
@@ -143,7 +152,7 @@ class Coordinates:
     def placed(self, values: Mapping[str, Array], data: Mapping[str, Any]) -> tuple[Array, Array]:
         """The vector u of given values of all latent sites, and log |dz/du| there."""
         if len(self.supports) == len(self.shapes):
-            maps = {name: biject_to(support) for name, support in self.supports.items()}
+            maps = {name: self._fixed(name) for name in self.supports}
         else:
             messages = self._run(data, handlers.substitute(data=dict(values)))
             maps = {name: self._bijection(messages[name], data) for name in self.shapes}
@@ -192,12 +201,19 @@ class Coordinates:
 
     def transform(self, site: str) -> Transform | None:
         """The bijection of a site; None when it depends on other latent sites."""
-        support = self.supports.get(site)
-        return None if support is None else biject_to(support)
+        return self._fixed(site) if site in self.supports else None
+
+    def _fixed(self, site: str) -> Any:
+        """The bijection of a site whose support is fixed."""
+        if site in self.straight:
+            return IdentityTransform()
+        return biject_to(self.supports[site])
 
     def _bijection(self, message: Message, data: Mapping[str, Any]) -> Any:
         """The map from a site's part of u to its value, at the site in one run of the program."""
         name, fn = message["name"], message["fn"]
+        if name in self.straight:
+            return IdentityTransform()
         if name not in self.noncentred:
             return biject_to(fn.support)
         return affine(strip(fn).base, centring(name, data))

@@ -103,6 +103,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
         ("area", "area_sparse", "area_by_matrix"),
         ("field", "field_by_matrix"),
         ("members", "members_by_gather"),
+        ("rates", "log_rates"),
     ],
 )
 def test_two_ways_to_write_one_model_have_the_same_surface(names):

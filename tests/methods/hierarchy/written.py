@@ -337,7 +337,42 @@ def spread_by_rows(x, group, y=None):
     numpyro.sample("y", dist.Normal(a[group], sigma), obs=y)
 
 
+def rates(group, x, y=None):
+    """Positive effects, Gaussian on the unconstrained space."""
+    s = numpyro.sample("s", dist.HalfNormal(1))
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("groups", 5):
+        rate = numpyro.sample("rate", dist.LogNormal(beta[0], s))
+    numpyro.sample("y", dist.Poisson(rate[group] * jnp.exp(beta[1] * x)), obs=y)
+
+
+def log_rates(group, x, y=None):
+    s = numpyro.sample("s", dist.HalfNormal(1))
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(beta[0], s))
+    numpyro.sample("y", dist.Poisson(jnp.exp(beta[1] * x + a[group])), obs=y)
+
+
+def frailty(group, x, y=None):
+    shape = numpyro.sample("shape", dist.HalfNormal(3))
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("groups", 5):
+        u = numpyro.sample("u", dist.Gamma(shape, shape))
+    numpyro.sample("y", dist.Poisson(u[group] * jnp.exp(beta[0] + beta[1] * x)), obs=y)
+
+
+def contrasts(group, x, y=None):
+    """Effects that sum to zero."""
+    mu = numpyro.sample("mu", dist.Uniform(-20, 20))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    a = numpyro.sample("a", dist.ZeroSumNormal(tau, event_shape=(5,)))
+    numpyro.sample("y", dist.Normal(mu + a[group], sigma).to_event(1), obs=y)
+
+
 _rows = {"x": X, "group": GROUP, "y": Y}
+_counts = {"x": X, "group": GROUP, "y": COUNTS}
 _lattice = np.array(
     [(i, j) for i in range(12) for j in (i + 1, i + 4) if j < 12 and (j - i == 4 or j % 4)]
 )
@@ -400,4 +435,8 @@ WRITTEN: dict[str, Written] = {
     "members": Written(members, _members, ("tau", "sigma"), True),
     "members_by_gather": Written(members_by_gather, _members, ("tau", "sigma"), True),
     "spread_by_rows": Written(spread_by_rows, _rows, ("tau", "gamma"), True),
+    "rates": Written(rates, _counts, ("s",)),
+    "log_rates": Written(log_rates, _counts, ("s",)),
+    "frailty": Written(frailty, _counts, ("shape",)),
+    "contrasts": Written(contrasts, _rows, ("tau", "sigma"), True),
 }

@@ -36,12 +36,14 @@ BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
 WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
 FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
+NODES = 10  # of the quadrature of an element that is not Gaussian itself
+DRAWS = 8192  # where its elements are not transformed one by one
 AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
 @dataclass(frozen=True, eq=False)
 class Integrated:
-    """The density of hyperparameters `sites` and, given them, of all other sites, which are real.
+    """The density of hyperparameters `sites` and, given them, of the coordinates of all others.
 
     Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
     in their order; at m points "t" (m, k), "loc" (m, d) and "variance" (m, d) of z, the other sites
@@ -71,7 +73,8 @@ class Integrated:
         with jax.enable_x64(True):
             values = self._values(t)
             for name, own in self._parts(self.rest):
-                values[name] = jnp.asarray(vectors[:, own].reshape((-1, *self._shape(name))))
+                part = vectors[:, own].reshape((-1, *self._shape(name)))
+                values[name] = self._at(name, part)
             names = self.coordinates.shapes
             return {n: values[n].reshape(shape + values[n].shape[1:]) for n in names}
 
@@ -79,9 +82,17 @@ class Integrated:
         """Log q(theta) + log q(z | theta) of draws; -inf where theta is beyond what was seen."""
         held = self._held(parameters)
         with jax.enable_x64(True):
-            t, volume = self._unconstrained(values)
+            t, volume = self._unconstrained(values, self.sites)
             count = len(t)
-            rest = [np.asarray(values[name]).reshape(count, -1) for name in self.rest]
+            bent = tuple(name for name in self.rest if self._is_bent(name))
+            own = {n: np.asarray(values[n]).reshape(count, -1) for n in self.rest if n not in bent}
+            if bent:
+                inner, more = self._unconstrained(values, bent)
+                volume = volume + more
+                lengths = [math.prod(self._shape(name)) for name in bent]
+                splits = np.split(inner, np.cumsum(lengths)[:-1], axis=1)
+                own |= dict(zip(bent, splits, strict=True))
+            rest = [own[name] for name in self.rest]
             z = np.concatenate([np.zeros((count, 0)), *rest], axis=1)
             log_theta = held.smoothed.log_prob(t)
             possible = np.isfinite(log_theta)
@@ -100,6 +111,8 @@ class Integrated:
                 return jnp.asarray(mean), jnp.asarray(
                     np.tensordot(weights, (values - mean) ** 2, 1)
                 )
+            if self._is_bent(site):
+                return self._bent_moments(parameters, site)
             shape = self._shape(site)
             first, second = held.moments(self._part(site))
             return jnp.asarray(first.reshape(shape)), jnp.asarray(second.reshape(shape))
@@ -109,18 +122,30 @@ class Integrated:
         held = self._held(parameters)
         moments = self.moments(parameters, site)
         with jax.enable_x64(True), numpyro.validation_enabled(False):
-            if site not in self.sites:
+            transform: Any = self.coordinates.transform(site)
+            if site not in self.sites and not transform.domain.event_dim:
                 s, weights = held.few_nodes(COMPONENTS // 4)
                 part, shape = self._part(site), (-1, *self._shape(site))
                 loc = held.means(s, part).reshape(shape)
                 scale = np.exp(held.log_sds(s, part)).reshape(shape)
                 each = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
+                if self._is_bent(site):
+                    each = dist.TransformedDistribution(each, transform)
                 return NodeMixture(each, jnp.log(jnp.asarray(weights)), moments)
-            transform: Any = self.coordinates.transform(site)
-            own = dict(self._parts(self.sites))[site]
-            t, scale = held.kernel_nodes
-            locs = t[:, own].reshape((-1, *self._shape(site)))
-            widths = scale[own].reshape(self._shape(site))
+            if site in self.sites:
+                own = dict(self._parts(self.sites))[site]
+                t, scale = held.kernel_nodes
+                locs = t[:, own].reshape((-1, *self._shape(site)))
+                widths = scale[own].reshape(self._shape(site))
+            else:
+                rng = np.random.default_rng(0)
+                drawn = held.given(held.smoothed.sample(rng, COMPONENTS), rng)[:, self._part(site)]
+                widths = BANDWIDTH * drawn.std(axis=0)
+                locs = drawn.mean(axis=0)
+                locs = locs + (drawn - locs) * math.sqrt(1.0 - BANDWIDTH**2)
+                locs, widths = (
+                    a.reshape((*a.shape[:-1], *self._shape(site))) for a in (locs, widths)
+                )
 
             def law(locs: Array, widths: Array, moments: tuple[Array, Array]) -> Distribution:
                 def component(loc: Array) -> Distribution:
@@ -132,6 +157,44 @@ class Integrated:
 
             mixture: Distribution = self._run(("marginal", site), law, locs, widths, moments)
             return mixture
+
+    def _is_bent(self, site: str) -> bool:
+        """Whether a site that is Gaussian on the unconstrained space is not so itself."""
+        start = self.coordinates.part(site)
+        return start.stop > start.start and not self.coordinates.is_real(start.start)
+
+    def _at(self, site: str, part: np.ndarray) -> Array:
+        """The values of a site at its coordinates; what slips over a bound is put back."""
+        if self._is_bent(site):
+            transform: Any = self.coordinates.transform(site)
+            return jnp.asarray(self._run(("at", site), lambda u: transform(u), part))
+        if site in self.coordinates.straight:
+            support: Any = self.coordinates.supports[site]
+            while hasattr(support, "base_constraint"):
+                support = support.base_constraint
+            ends = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+            low, high = (None if end is None else np.asarray(end) for end in ends)
+            part = np.clip(part, low, high)
+        return jnp.asarray(part)
+
+    def _bent_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of such a site: by quadrature of each element, or by draws."""
+        held, transform = self._held(parameters), self.coordinates.transform(site)
+        assert transform is not None
+        if transform.domain.event_dim:
+            values = np.asarray(self.sample(parameters, jax.random.key(0), (DRAWS,))[site])
+            return jnp.asarray(values.mean(axis=0)), jnp.asarray(values.var(axis=0))
+        part = self._part(site)
+        s, weights = held.few_nodes(FEWEST)
+        nodes, shares = np.polynomial.hermite_e.hermegauss(NODES)
+        loc, sd = held.means(s, part), np.exp(held.log_sds(s, part))
+        places = loc + sd * nodes[:, None, None]
+        values = np.asarray(self._run(("at", site), lambda u: transform(u), places))
+        weight = (shares / shares.sum())[:, None] * weights
+        mean = np.tensordot(weight, values, 2)
+        variance = np.tensordot(weight, (values - mean) ** 2, 2)
+        shape = self._shape(site)
+        return jnp.asarray(mean.reshape(shape)), jnp.asarray(variance.reshape(shape))
 
     def _values(self, t: np.ndarray) -> dict[str, Array]:
         """The values of the hyperparameters at the rows of t."""
@@ -145,13 +208,15 @@ class Integrated:
 
         return dict(self._run("values", values, t))
 
-    def _unconstrained(self, values: Mapping[str, Array]) -> tuple[np.ndarray, np.ndarray]:
-        """The t of values of the hyperparameters, one row a draw, and log |dtheta/dt| there."""
+    def _unconstrained(
+        self, values: Mapping[str, Array], sites: tuple[str, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The coordinates of values of some sites, one row a draw, and log |dtheta/dt| there."""
 
         def inverse(values: Mapping[str, Array]) -> tuple[Array, Array]:
-            count = len(values[self.sites[0]])
+            count = len(values[sites[0]])
             parts, volume = [], jnp.zeros(count)
-            for name in self.sites:
+            for name in sites:
                 transform: Any = self.coordinates.transform(name)
                 part = transform.inv(values[name])
                 jacobian = transform.log_abs_det_jacobian(part, values[name])
@@ -159,8 +224,8 @@ class Integrated:
                 parts.append(part.reshape(count, -1))
             return jnp.concatenate(parts, axis=1), volume
 
-        own = {name: jnp.asarray(values[name], float) for name in self.sites}
-        t, volume = self._run("unconstrained", inverse, own)
+        own = {name: jnp.asarray(values[name], float) for name in sites}
+        t, volume = self._run(("unconstrained", sites), inverse, own)
         return np.asarray(t), np.asarray(volume)
 
     def _run(self, key: object, function: Callable[..., Any], *args: Any) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
+from numpyro.distributions import constraints
 
 from lowerbound.compiled import Kept, quickly
 from lowerbound.errors import NoPredictorsError
+from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
 from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
@@ -20,33 +23,135 @@ from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 
 MOST = 15  # numbers of theta
+NEAR = 1.0  # a bound that a coefficient may well be close to
+FEW = 6  # numbers of theta, with those of sites that have such bounds
+SMALL = 3  # numbers of a site with bounds that is integrated rather than bent
 _programs: Kept[dict[object, Any]] = Kept(16)  # what equal programs share, with whatever data
 
 
 def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
     """The predictors of a program, with the sites `given` part of theta, and others as need be.
 
-    Theta are the sites that are not real, and those that meet the predictors of others. Raises
-    NoPredictorsError with the reason where there are none.
+    z are the sites that are real, and those between bounds that are no scale, as long as their
+    predictors are linear: in their own coordinates first, then on the unconstrained space. Theta
+    are all others, and those that meet the predictors of others. Raises NoPredictorsError with the
+    reason where there are none.
     """
-    coordinates = Coordinates.of(model)
-    if len(coordinates.supports) < len(coordinates.shapes):
-        raise NoPredictorsError("the support of some site depends on other sites")
-    theta = [n for n in coordinates.shapes if n in given or not _is_real(coordinates, n)]
+    roles = _Roles.of(model, given)
     while True:
-        z = [name for name in coordinates.shapes if name not in theta]
-        count = sum(int(np.prod(coordinates.shapes[name], dtype=int)) for name in theta)
-        if count > MOST:
-            what = f"{count} numbers of {_listed(theta)}"
+        theta, z = roles.theta, roles.z
+        if roles.numbers(theta) > MOST:
+            what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
             raise NoPredictorsError(f"{what} are too many to be integrated")
         if not z:
             raise NoPredictorsError("no site is left given these")
         try:
-            return _split(model, coordinates, tuple(theta), tuple(z))
+            return _split(model, roles.coordinates, theta, z)
         except NoPredictorsError as error:
-            if not error.sites:
+            changed = roles.without(error)
+            if changed is None:
                 raise
-            theta = [n for n in coordinates.shapes if n in theta or n in error.sites]
+            roles = changed
+
+
+@dataclass(frozen=True, eq=False)
+class _Roles:
+    """What the sites of a program are taken for.
+
+    straight: sites with bounds that are part of z as they are. bent: those that are so on the
+    unconstrained space. theta: what is integrated.
+    """
+
+    coordinates: Coordinates
+    theta: tuple[str, ...]
+    straight: frozenset[str]
+    bent: frozenset[str]
+
+    @classmethod
+    def of(cls, model: Model, given: Sequence[str]) -> _Roles:
+        """What the supports of sites and their use say at first."""
+        coordinates = Coordinates.of(model)
+        if len(coordinates.supports) < len(coordinates.shapes):
+            raise NoPredictorsError("the support of some site depends on other sites")
+        scales = {*scale_setters(model), *observed_scales(model), *given}
+        theta: list[str] = []
+        straight: list[str] = []
+        bent: list[str] = []
+        near_bounds: list[str] = []
+        for name in coordinates.shapes:
+            if _is_real(coordinates, name) and name not in given:
+                continue
+            if name in scales:
+                theta.append(name)
+            elif _is_flat(coordinates, name):
+                bent.append(name)
+            elif (ends := bounds(coordinates, name)) is not None:
+                size = int(np.prod(coordinates.shapes[name], dtype=int))
+                near = min(float(np.min(np.abs(end))) for end in ends) <= NEAR
+                (near_bounds if near and size <= SMALL else straight).append(name)
+            else:
+                theta.append(name)
+        roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent))
+        few = roles.numbers([*theta, *near_bounds]) <= FEW
+        if few:
+            theta += near_bounds
+        else:
+            straight += near_bounds
+        return roles._with(straight, bent, theta)
+
+    @property
+    def z(self) -> tuple[str, ...]:
+        """The sites that are Gaussian given theta."""
+        return tuple(name for name in self.coordinates.shapes if name not in self.theta)
+
+    def numbers(self, sites: Collection[str]) -> int:
+        """How many numbers some sites have."""
+        shapes = self.coordinates.shapes
+        return sum(int(np.prod(shapes[name], dtype=int)) for name in sites)
+
+    def without(self, error: NoPredictorsError) -> _Roles | None:
+        """What is left to try: sites with bounds in the way are bent, or else given."""
+        met = set(error.meeting) or set(self.z)
+        wrong = self.straight & met
+        if wrong:
+            few = self.numbers(self.theta) + self.numbers(wrong) <= MOST
+            small = {name for name in wrong if few and self.numbers([name]) <= SMALL}
+            bent = self.bent | (wrong - small)
+            return self._with(self.straight - wrong, bent, (*self.theta, *small))
+        wrong = self.bent & met
+        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= MOST:
+            return self._with(self.straight, self.bent - wrong, (*self.theta, *wrong))
+        if error.sites:
+            return self._with(self.straight, self.bent, (*self.theta, *error.sites))
+        return None
+
+    def _with(
+        self, straight: Collection[str], bent: Collection[str], theta: Sequence[str] | None = None
+    ) -> _Roles:
+        chosen = self.theta if theta is None else theta
+        model = self.coordinates.program()
+        coordinates = Coordinates.of(model, straight=straight)
+        ordered = tuple(name for name in coordinates.shapes if name in chosen)
+        return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent))
+
+
+def bounds(coordinates: Coordinates, site: str) -> tuple[Any, Any] | None:
+    """The bounds of a site, each of whose elements lies between them; None where it has others."""
+    support: Any = coordinates.supports.get(site)
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    if support is None or support.event_dim or (low is None and high is None):
+        return None
+    if support is constraints.circular:
+        return None
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def _is_flat(coordinates: Coordinates, site: str) -> bool:
+    """Whether a site is linear in its coordinates on the unconstrained space."""
+    support: Any = coordinates.supports.get(site)
+    return type(support).__name__.lstrip("_").lower() == "zerosum"
 
 
 def _split(

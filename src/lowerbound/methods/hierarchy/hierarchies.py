@@ -13,12 +13,14 @@ import numpy as np
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
 from lowerbound.errors import (
+    BoundReachedError,
     IllConditionedError,
     NoFiniteStartError,
     PoorIntegralError,
     UnknownSiteError,
 )
 from lowerbound.family.q import Q
+from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integrated_value import Integrated
@@ -100,6 +102,8 @@ class Hierarchy(Walking[Found]):
                 raise PoorIntegralError(self.predictors.theta, reason) from error
             if progress.integral is not None and progress.integral is not last:
                 last = progress.integral
+                if reached := sites_at_bounds(self.predictors, last):
+                    raise BoundReachedError(reached)
                 yield Standing(Found(self.surface, last), last.log_evidence)
             if allowance().over:
                 if last is None:
@@ -164,6 +168,10 @@ class Hierarchy(Walking[Found]):
                 law, update, what = "free-form, over points", "integrated", f"functions of {name}"
             else:
                 law, update, what = "Gaussian, sparse precision", f"{how}, given {names}", "all"
+                if name in one.straight:
+                    law = "Gaussian within its bounds"
+                elif not one.is_real(name):
+                    law = "Gaussian on the unconstrained space"
             rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
         plan = outline(model, f"Integrated over {names}", rows)
         if self.surface.pattern.is_exact:

@@ -70,6 +70,16 @@ class Predictors:
         return np.concatenate([self.parts.maps.of(name).columns for name in self.parts.cut])
 
     @property
+    def straight(self) -> tuple[str, ...]:
+        """The sites of z that have bounds, and are taken as though they had none."""
+        return tuple(name for name in self.z if name in self.coordinates.straight)
+
+    def is_real(self, site: str) -> bool:
+        """Whether the coordinates of a site are the site itself."""
+        own = self.coordinates.part(site)
+        return own.stop == own.start or self.coordinates.is_real(own.start)
+
+    @property
     def count(self) -> int:
         """How many predictors there are."""
         return self.parts.count

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kind_of, kinds_of
 from lowerbound.methods.hierarchy.reading.flat_program import flattened
-from lowerbound.methods.hierarchy.reading.matrices import MOST_COEFFICIENTS, as_products
 from lowerbound.model.dependence import dependence, scan_sizes
 
 MOST_UNROLLED = 3_000  # operations

@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
 from lowerbound.compiled.rewriting import bind
+from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import (
     AFFINE,
     CURVED,
@@ -25,7 +26,6 @@ from lowerbound.methods.hierarchy.reading.dependence_kinds import (
 from lowerbound.methods.hierarchy.reading.element_maps import MOVED, placed_inputs
 from lowerbound.methods.hierarchy.reading.flat_program import Name, Operation, opened
 from lowerbound.methods.hierarchy.reading.loops import opened_loop
-from lowerbound.methods.hierarchy.reading.matrices import MOST_COEFFICIENTS, as_products
 
 
 def _right_sides(one: Any) -> Sequence[int]:

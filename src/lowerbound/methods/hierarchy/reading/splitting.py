@@ -32,7 +32,11 @@ from lowerbound.methods.hierarchy.reading.flat_program import (
     flattened,
     held,
 )
-from lowerbound.methods.hierarchy.reading.products import as_squares, elementwise, summed_products
+from lowerbound.methods.hierarchy.reading.summed_products import (
+    as_squares,
+    elementwise,
+    summed_products,
+)
 
 NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
 
@@ -258,9 +262,10 @@ def _meeting(
         (sum(z[site].size for site in sites), name.size)
         for name, sites in zip(names, (first, second), strict=True)
     ]
+    every = (*first, *second)
     if sizes[0] == sizes[1] or set(first) & set(second):
-        return NoPredictorsError(what)
-    return NoPredictorsError(what, first if sizes[0] < sizes[1] else second)
+        return NoPredictorsError(what, meeting=every)
+    return NoPredictorsError(what, first if sizes[0] < sizes[1] else second, every)
 
 
 def _sites(columns: np.ndarray, z: Mapping[str, Name]) -> tuple[str, ...]:
