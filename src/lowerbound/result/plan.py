@@ -11,6 +11,8 @@ from lowerbound.cost import Alternative, Cost, Work
 from lowerbound.errors import Residual
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block, Joint
+from lowerbound.joint.latents import domain_of
+from lowerbound.joint.terms.domain import POSITIVE, REAL
 from lowerbound.model import Model
 
 
@@ -153,8 +155,28 @@ def make_plan(
         observed=tuple(name for name in model.observed),
         data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
         residuals=joint.structure.residuals,
-        notes=(*notes, *_remarks(model, total)),
+        notes=(*notes, *_scales_apart(model, joint), *_remarks(model, total)),
     )
+
+
+def _scales_apart(model: Model, joint: Joint) -> list[str]:
+    """Say which scales q keeps independent of the sites that they are the scales of."""
+    owner = {site: block.number for block in joint.blocks for site in block.sites}
+    sites = {number: [s for s, n in owner.items() if n == number] for number in owner.values()}
+    found: dict[str, dict[str, None]] = {}
+    for summand in joint.structure.summands:
+        scaled = summand.site
+        if scaled not in owner or domain_of(model.latent[scaled]) is not REAL:
+            continue
+        for number in summand.blocks - {owner[scaled]}:
+            for scale in sites.get(number, ()):
+                if domain_of(model.latent[scale]) is POSITIVE:
+                    found.setdefault(scale, {})[scaled] = None
+    return [
+        f"'{scale}' sets the scale of {', '.join(repr(name) for name in scaled)}, and q keeps them "
+        "independent: their sds will be too small, that of a scale of few groups by far."
+        for scale, scaled in found.items()
+    ]
 
 
 def plan_on_grid(

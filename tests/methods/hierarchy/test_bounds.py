@@ -90,6 +90,8 @@ def test_positive_effects_have_the_moments_of_their_draws():
     np.testing.assert_allclose(fit.sd("rate"), sd, rtol=0.03)
     as_rates = np.exp(np.asarray(logs.sample(20_000, seed=1)["a"]))
     np.testing.assert_allclose(fit.mean("rate"), as_rates.mean(axis=0), atol=0.03 * sd.min())
+    median = fit.posterior["rate"].icdf(0.5)
+    np.testing.assert_allclose(median, np.median(draws, axis=0), atol=0.05 * sd.min())
 
 
 def test_effects_that_sum_to_zero_do_so():

@@ -74,6 +74,14 @@ def test_the_ladder_takes_it_and_says_so():
     assert fit.plan.cost is not None
 
 
+@pytest.mark.parametrize(("method", "said"), [(lb.CAVI(), True), (lb.Integrated(), False)])
+def test_a_plan_says_where_scales_are_independent_of_what_they_scale(method, said, capsys):
+    written = WRITTEN["centred"]
+    lb.explain(written.program, **written.data, method=method)
+    text = "'tau' sets the scale of 'a', and q keeps them independent: their sds will be too small"
+    assert (text in capsys.readouterr().out) == said
+
+
 @pytest.mark.parametrize(("name", "points"), [("logistic", 20), ("slopes", 16)])
 def test_as_many_points_as_asked_for_and_too_few_are_not_called_converged(name, points):
     written = WRITTEN[name]

@@ -123,14 +123,16 @@ class Integrated:
         moments = self.moments(parameters, site)
         with jax.enable_x64(True), numpyro.validation_enabled(False):
             transform: Any = self.coordinates.transform(site)
-            if site not in self.sites and not transform.domain.event_dim:
+            if site not in self.sites and not (
+                self._is_bent(site) and _by_element(transform).domain.event_dim
+            ):
                 s, weights = held.few_nodes(COMPONENTS // 4)
                 part, shape = self._part(site), (-1, *self._shape(site))
                 loc = held.means(s, part).reshape(shape)
                 scale = np.exp(held.log_sds(s, part)).reshape(shape)
                 each = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
                 if self._is_bent(site):
-                    each = dist.TransformedDistribution(each, transform)
+                    each = dist.TransformedDistribution(each, _by_element(transform))
                 return NodeMixture(each, jnp.log(jnp.asarray(weights)), moments)
             if site in self.sites:
                 own = dict(self._parts(self.sites))[site]
@@ -143,9 +145,8 @@ class Integrated:
                 widths = BANDWIDTH * drawn.std(axis=0)
                 locs = drawn.mean(axis=0)
                 locs = locs + (drawn - locs) * math.sqrt(1.0 - BANDWIDTH**2)
-                locs, widths = (
-                    a.reshape((*a.shape[:-1], *self._shape(site))) for a in (locs, widths)
-                )
+                locs = locs.reshape((-1, *self._shape(site)))
+                widths = widths.reshape(self._shape(site))
 
             def law(locs: Array, widths: Array, moments: tuple[Array, Array]) -> Distribution:
                 def component(loc: Array) -> Distribution:
@@ -181,7 +182,7 @@ class Integrated:
         """Mean and variance of such a site: by quadrature of each element, or by draws."""
         held, transform = self._held(parameters), self.coordinates.transform(site)
         assert transform is not None
-        if transform.domain.event_dim:
+        if _by_element(transform).domain.event_dim:
             values = np.asarray(self.sample(parameters, jax.random.key(0), (DRAWS,))[site])
             return jnp.asarray(values.mean(axis=0)), jnp.asarray(values.var(axis=0))
         part = self._part(site)
@@ -408,6 +409,13 @@ class _Held:
                 found[row] = 0.5 * (log_det - square)
         found -= scales.sum(axis=1) + 0.5 * z.shape[1] * math.log(2 * math.pi)
         return found
+
+
+def _by_element(transform: Any) -> Any:
+    """A transform as it is of single elements, if it is."""
+    while hasattr(transform, "base_transform"):
+        transform = transform.base_transform
+    return transform
 
 
 def _words(key: Array) -> np.ndarray:

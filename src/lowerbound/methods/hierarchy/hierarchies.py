@@ -37,6 +37,8 @@ from lowerbound.run.walking import Standing, Walking
 
 MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
+CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
+CHEAP = 3_000  # predictors and numbers of z
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -86,11 +88,19 @@ class Hierarchy(Walking[Found]):
         """L(t), with the pattern of the precision of z."""
         return surface_for(self.problem, self.predictors)
 
+    @property
+    def _fewest(self) -> int:
+        """Points that are needed so that z, which is known at these, is known between them."""
+        one = self.predictors
+        if one.is_fixed:
+            return 0
+        return CLOSER if one.dimension > 1 and one.count + one.size <= CHEAP else MOVING
+
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""
         last: Integral | None = None
-        fewest = 0 if self.predictors.is_fixed else MOVING
-        rounds = integrate(self.surface, self._start(), points=self.method.points, fewest=fewest)
+        points, fewest = self.method.points, self._fewest
+        rounds = integrate(self.surface, self._start(), points=points, fewest=fewest)
         while True:
             try:
                 progress = next(rounds)
