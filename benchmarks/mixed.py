@@ -1,10 +1,11 @@
 """Mixed models of lme4's data sets, beside references, and beside NUTS in the same run.
 
-    python -m benchmarks.mixed [--only cbpp,pastes] [--nuts] [--limit 600]
+    python -m benchmarks.mixed [--only cbpp,pastes] [--nuts] [--peers] [--limit 600]
 
 One process a model. Scores are the larger of RMS (mean - reference) / sd and RMS log sd ratio over
 the elements of all sites, and the same of the scales alone. `two scales` is simulated: 504
-logistic rows, 7 and 6 groups, 4 treatments; its reference is NUTS, with --nuts.
+logistic rows, 7 and 6 groups, 4 treatments; its reference is NUTS, with --nuts. With --peers the
+points of lme4, glmmTMB and statsmodels follow, as far as these are installed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.mixed_peers import peers
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "mixed"
 NAMES = ("sleepstudy", "cbpp", "pastes", "verbagg", "insteval", "insteval good", "two scales")
@@ -125,7 +128,7 @@ def errors(fit: Any, reference: dict[str, Any]) -> tuple[float, str]:
     return max(rms), "  ".join(scales)
 
 
-def work(name: str, with_nuts: bool) -> None:
+def work(name: str, with_nuts: bool, with_peers: bool, limit: float) -> None:
     """One row."""
     import lowerbound as lb
 
@@ -151,22 +154,26 @@ def work(name: str, with_nuts: bool) -> None:
         f"    {scales}",
         flush=True,
     )
+    for line in peers(name, data, limit) if with_peers else ():
+        print(f"    {line}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default=",".join(NAMES), help="names, with commas between them")
     parser.add_argument("--nuts", action="store_true", help="NUTS beside them")
+    parser.add_argument("--peers", action="store_true", help="lme4, glmmTMB, statsmodels")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds of one model")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        work(given.worker, given.nuts)
+        work(given.worker, given.nuts, given.peers, given.limit / 4)
         return 0
     failed = 0
     for name in given.only.split(","):
         command = [sys.executable, "-m", "benchmarks.mixed", "--worker", name]
-        command += ["--nuts"] * given.nuts
+        command += ["--nuts"] * given.nuts + ["--peers"] * given.peers
+        command += ["--limit", str(given.limit)]
         try:
             failed += subprocess.run(command, timeout=given.limit).returncode != 0
         except subprocess.TimeoutExpired:

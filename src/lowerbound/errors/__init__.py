@@ -109,7 +109,7 @@ from lowerbound.errors.storage import (
     ResumeWarning,
     StorageError,
 )
-from lowerbound.errors.trust import TrustWarning, UnjudgedError
+from lowerbound.errors.trust import NotIdentifiedWarning, TrustWarning, UnjudgedError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -166,6 +166,7 @@ __all__ = [
     "ReservedNameError",
     "SettingError",
     "UnfittedModelError",
+    "NotIdentifiedWarning",
     "TrustWarning",
     "UnjudgedError",
     "UnknownSiteError",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lowerbound.errors.roots import LowerboundError, LowerboundWarning
+from lowerbound.errors.wording import quoted
 
 
 class UnjudgedError(LowerboundError):
@@ -20,3 +23,15 @@ class TrustWarning(LowerboundWarning):
 
     def __init__(self, verdict: str) -> None:
         super().__init__(f"{verdict}   (fit.verdict has the evidence)")
+
+
+class NotIdentifiedWarning(LowerboundWarning):
+    """Scales that the data cannot tell apart, so that their priors alone do."""
+
+    def __init__(self, scales: Sequence[str], site: str) -> None:
+        super().__init__(
+            f"The data know one number of {quoted(scales)}: every element of '{site}' has one row, "
+            "so that its variance and that of the noise are seen as a sum.\n"
+            "Their priors alone tell them apart. Drop the effect or fix a scale, unless these "
+            "priors are meant."
+        )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 from lowerbound.compute.engine import derived
-from lowerbound.errors import NoPredictorsError, TooDenseError
+from lowerbound.errors import (
+    ImproperPosteriorError,
+    NoPredictorsError,
+    NotIdentifiedWarning,
+    TooDenseError,
+)
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.ladder.case import Case, Tried, listed
@@ -17,6 +23,7 @@ from lowerbound.methods.grid.scalar_sites import (
     size_of,
 )
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.identified import confounded, flat_sites
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
 
@@ -34,11 +41,13 @@ def integrated(case: Case) -> Iterator[Tried]:
     scales = _scales(case)
     if not scales:
         return
-    if NAME not in case.failed and _on_a_grid(case, scales):
-        yield case.tried(NAME, f"a grid over {listed(scales)} does as well, with exact factors")
-        return
+    gridded = NAME not in case.failed and _on_a_grid(case, scales)
     try:
         found = predictors_for(case.problem)
+        _check(found)
+        if gridded:
+            yield case.tried(NAME, f"a grid over {listed(scales)} does as well, with exact factors")
+            return
         if NAME not in case.failed:
             yield _tried(case, NAME, found)
             return
@@ -51,6 +60,16 @@ def integrated(case: Case) -> Iterator[Tried]:
             error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
         )
         yield case.tried(BOUNDED if NAME in case.failed else NAME, reason)
+
+
+def _check(found: Predictors) -> None:
+    """Raise where the posterior is improper, and warn of scales that only priors tell apart."""
+    flat = flat_sites(found)
+    if flat:
+        raise ImproperPosteriorError(flat)
+    together = confounded(found)
+    if together is not None:
+        warnings.warn(NotIdentifiedWarning(*together), stacklevel=2)
 
 
 def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) -> Tried:

@@ -8,7 +8,13 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.errors import CodeRangeError, NoPredictorsError, UnknownSiteError
+from lowerbound.errors import (
+    CodeRangeError,
+    ImproperPosteriorError,
+    NoPredictorsError,
+    NotIdentifiedWarning,
+    UnknownSiteError,
+)
 from tests.methods.hierarchy.written import GROUP, WRITTEN, X, Y
 
 
@@ -123,6 +129,68 @@ def test_codes_beyond_the_groups_are_an_error():
 def test_a_factor_with_one_level_is_fitted():
     fit = fitted(np.zeros(len(Y), int), 1)
     assert np.isfinite([fit.mean("tau"), fit.sd("tau"), fit.sd("mu")]).all()
+
+
+def crossed(x, group, groups, y, flat):
+    law = dist.ImproperUniform(dist.constraints.real, (), ()) if flat else dist.Normal(0.0, 3.0)
+    b = numpyro.sample("b", law.expand([x.shape[1]]).to_event(1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
+    with numpyro.plate("groups", groups):
+        a = numpyro.sample("a", dist.Normal(0.0, tau))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(x @ b + a[group], sigma), obs=y)
+
+
+TWICE = np.stack([np.ones(len(Y)), X, 2.0 * X], axis=1)
+
+
+def test_codes_beyond_the_groups_are_an_error_on_a_grid_too():
+    with pytest.raises(CodeRangeError, match=r"'a' has 4 entries along an axis"):
+        lb.fit(crossed, TWICE[:, :2], GROUP, 4, Y, False, progress=False)
+
+
+def test_collinear_columns_are_an_error_where_their_prior_is_flat():
+    with pytest.raises(ImproperPosteriorError, match=r"The posterior is improper: .* along 'b'"):
+        lb.fit(crossed, TWICE, GROUP, 5, Y, True, progress=False)
+    lb.explain(crossed, TWICE[:, :2], GROUP, 5, Y, True)
+
+
+def test_collinear_columns_are_fitted_where_their_prior_is_proper():
+    """Of b[1] x + b[2] 2 x the data know one number, and the prior the other."""
+    fit = lb.fit(crossed, TWICE, GROUP, 5, Y, False, method=lb.Integrated(), progress=False)
+    draws = np.asarray(fit.sample(4000, seed=0)["b"])
+    whole, rest = draws @ [0.0, 1.0, 2.0], draws @ [0.0, 2.0, -1.0] / np.sqrt(5.0)
+    assert whole.std() < 0.3
+    assert rest.std() == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize("noncentred", [False, True])
+def test_one_row_a_group_does_not_tell_an_effect_from_noise(noncentred):
+    def single(y, noise):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(1.0)) if noise is None else noise
+        with numpyro.plate("groups", len(y)):
+            law = dist.Normal(0.0, 1.0) if noncentred else dist.Normal(mu, tau)
+            a = numpyro.sample("a", law)
+            loc = mu + tau * a if noncentred else a
+            numpyro.sample("y", dist.Normal(loc, sigma), obs=y)
+
+    with pytest.warns(NotIdentifiedWarning, match="one number of 'tau', 'sigma': every element"):
+        lb.explain(single, Y, None)
+    lb.explain(single, Y, 0.5)
+    lb.explain(crossed, TWICE[:, :2], GROUP, 5, Y, False)
+
+
+def test_a_scale_at_its_boundary_is_finite():
+    """Groups that are alike: tau is as small as the data can tell."""
+    y = X + np.tile([-1.0, -0.5, 0.0, 0.0, 0.5, 1.0], 5)
+    for method in (lb.Integrated(), "auto"):
+        fit = lb.fit(crossed, TWICE[:, :2], GROUP, 5, y, False, method=method, progress=False)
+        values = [fit.mean("tau"), fit.sd("tau"), *fit.sd("a"), *fit.sd("b"), fit.elbo]
+        assert np.isfinite(values).all()
+        assert 0 < fit.mean("tau") < 0.3
 
 
 def test_what_it_cannot_read_is_said():
