@@ -160,6 +160,30 @@ def test_none_where_not_positive_definite(draw):
     assert pattern.factor(values - 50.0 * (pattern.rows == pattern.columns)) is None
 
 
+def lattice(rng: np.random.Generator) -> Design:
+    """Neighbours in a square, which lean on each other."""
+    rows = np.arange(144).reshape(12, 12)
+    one = np.concatenate([rows[1:].ravel(), rows[:, 1:].ravel()])
+    other = np.concatenate([rows[:-1].ravel(), rows[:, :-1].ravel()])
+    matrix = np.zeros((len(one), 144))
+    matrix[np.arange(len(one)), one], matrix[np.arange(len(one)), other] = 1.0, -1.0
+    return matrix, np.zeros(144, int)
+
+
+@pytest.mark.parametrize("entries", [0.0, 1e7])
+def test_errors_are_stated_where_they_are_large(monkeypatch, entries):
+    """Whether or not it is tried to eliminate more of what is left."""
+    monkeypatch.setattr(elimination, "_MOST_ENTRIES", entries)
+    monkeypatch.setattr(elimination, "MOST_DENSE", 10)
+    pattern, precision = made(lattice)
+    assert isinstance(pattern.last, Implicit)
+    factor = pattern.factor(values_of(pattern, precision))
+    assert abs(factor.log_det - np.linalg.slogdet(precision)[1]) < 4.0 * factor.error
+    off = factor.variance() / np.diag(np.linalg.inv(precision)) - 1.0
+    assert np.sqrt(np.mean(off**2)) < 2.0 * factor.variance_error
+    assert (factor.variance() > 0).all()
+
+
 def test_intercept_and_slope_of_a_level_are_one_block():
     pattern, _ = made(crossed)
     blocks, last = pattern.last.blocks, pattern.last

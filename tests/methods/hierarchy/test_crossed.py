@@ -9,7 +9,9 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.compute.threads import one_thread
+from lowerbound.errors import PoorIntegralError
 from lowerbound.family.sparse import elimination, independent_sets
+from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 
 ROWS, FIRSTS, SECONDS = 2000, 160, 90
 
@@ -104,3 +106,17 @@ def test_the_plan_says_so(monkeypatch):
     text = str(lb.explain(gaussian, **data_of(gaussian), method=lb.Integrated()))
     assert "160 eliminated in small blocks; 91 left, more than the 20 that may be dense" in text
     assert "log-determinants by 8 fixed probes, whose error is in fit.elbo_error" in text
+
+
+@pytest.mark.parametrize(("stated", "percent"), [(3.0, 150), (0.5, 25)])
+def test_estimates_that_tell_nothing_are_an_error(monkeypatch, stated, percent):
+    """Of the start, where hopeless, and in the end."""
+    monkeypatch.setattr(elimination, "MOST_DENSE", 20)
+    monkeypatch.setattr(GivenHyperparameters, "variance_error", lambda self, solved: stated)
+    text = (
+        "The integral over 's_first', 's_second', 'sigma' is not to be trusted: the sds of centre, "
+        f"a, b given these are estimated to {percent}% only, for too many effects meet each other, "
+        "and lean on each other too much."
+    )
+    with pytest.raises(PoorIntegralError, match=re.escape(text)):
+        lb.fit(gaussian, **data_of(gaussian), method=lb.Integrated(), progress=False)

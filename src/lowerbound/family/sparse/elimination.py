@@ -28,6 +28,7 @@ MOST_DENSE = 5000  # entries that are left
 _FILLED, _MOST_ENTRIES, _MOST_PRODUCTS = 0.125, 1e7, 3e7
 _PAIRS, _MIXED = 64, 2654435761  # of a block at once; Knuth's multiplier, by which keys are told
 _FULL = 0.25  # of what is left: a border that meets more is treated as meeting all
+_SPARSER = 2.0  # entries of what is left, to those of its border, up to which it is written down
 _MOST_MET = 5e7  # pairs of a block and what it meets, where products are formed in their place
 _AT_ONCE = 2**21  # numbers that a front computes
 
@@ -65,10 +66,7 @@ class Pattern:
     @property
     def last(self) -> Dense | Implicit:
         """What is left in the end."""
-        stage: Stage | Dense | Implicit = self.stage
-        while isinstance(stage, Stage):
-            stage = stage.rest
-        return stage
+        return _last(self.stage)
 
     @property
     def is_exact(self) -> bool:
@@ -184,8 +182,10 @@ def _rest(
         if every > 1 and every * len(known) <= _MOST_ENTRIES:
             known, every = _met(blocks, own, 1), 1
         if every == 1 and len(known) <= _MOST_ENTRIES:
-            stage = _stage_of(known // size, known % size, size, groups[blocks.kept])
-            if stage.fronts:
+            stage = _next(known, size, groups[blocks.kept])
+            if stage is not None and (
+                isinstance(_last(stage), Dense) or len(known) < _SPARSER * len(blocks.crossing)
+            ):
                 return stage, known
     if size > MOST_DENSE:
         met = np.stack([blocks.borders // size, blocks.borders % size])
@@ -193,6 +193,21 @@ def _rest(
             raise TooDenseError(len(blocks.label), size, MOST_DENSE)
         return Implicit.of(*own, size, met, groups[blocks.kept]), None
     return Dense(size), None
+
+
+def _next(keys: np.ndarray, size: int, groups: np.ndarray) -> Stage | None:
+    """The stage that eliminates some of what is left; None where there is none."""
+    try:
+        stage = _stage_of(keys // size, keys % size, size, groups)
+    except TooDenseError:
+        return None
+    return stage if stage.fronts else None
+
+
+def _last(stage: Stage | Dense | Implicit) -> Dense | Implicit:
+    while isinstance(stage, Stage):
+        stage = stage.rest
+    return stage
 
 
 def _met(blocks: _Blocks, own: tuple[np.ndarray, np.ndarray], every: int) -> np.ndarray:

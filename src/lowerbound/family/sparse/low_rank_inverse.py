@@ -39,7 +39,8 @@ class Inverse:
         out: np.ndarray = np.einsum("nr,nr->n", self.columns @ self.middle, self.columns)
         for twin, block in zip(self.twins, self.blocks, strict=True):
             each = np.arange(len(block))
-            out[twin.members] += block[each, each]
+            own = block[each, each]  # given the others, and so no more than it
+            out[twin.members] = np.maximum(out[twin.members] + own, 0.5 * own)
         return out
 
     def within(self, values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:

@@ -231,7 +231,7 @@ class Factor:
         turned = np.concatenate([np.zeros(0), *(part.turned.ravel() for part in self.done)])
         met = self.stage.by_rows(turned) @ inverse.columns
         near = inverse.within(turned, self.stage.lines, len(met))
-        flat = near + np.einsum("nr,nr->n", met @ inverse.middle, met)
+        flat = np.maximum(near + np.einsum("nr,nr->n", met @ inverse.middle, met), 0.0)
         begin = 0
         for front, part in zip(self.stage.fronts, self.done, strict=True):
             end = begin + front.members.size

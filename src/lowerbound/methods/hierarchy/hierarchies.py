@@ -15,6 +15,7 @@ from lowerbound.cost import allowance
 from lowerbound.errors import (
     BoundReachedError,
     IllConditionedError,
+    LowerboundError,
     NoFiniteStartError,
     PoorIntegralError,
     UnknownSiteError,
@@ -27,6 +28,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
+from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
 from lowerbound.result.posterior import History, Restart
@@ -36,6 +38,7 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
 MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
+HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, and in the end
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
@@ -99,8 +102,13 @@ class Hierarchy(Walking[Found]):
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""
         last: Integral | None = None
-        points, fewest = self.method.points, self._fewest
-        rounds = integrate(self.surface, self._start(), points=points, fewest=fewest)
+        points, fewest, start = self.method.points, self._fewest, self._start()
+        if not self.surface.pattern.is_exact:
+            try:
+                self._check(self.surface(start, None, False), HOPELESS)
+            except IllConditionedError as error:
+                raise self._poor(error) from error
+        rounds = integrate(self.surface, start, points=points, fewest=fewest)
         while True:
             try:
                 progress = next(rounds)
@@ -108,8 +116,7 @@ class Hierarchy(Walking[Found]):
                 integral: Integral = end.value
                 break
             except (IllConditionedError, NoFiniteStartError) as error:
-                reason = str(error).splitlines()[0].rstrip(".")
-                raise PoorIntegralError(self.predictors.theta, reason) from error
+                raise self._poor(error) from error
             if progress.integral is not None and progress.integral is not last:
                 last = progress.integral
                 if reached := sites_at_bounds(self.predictors, last):
@@ -120,9 +127,23 @@ class Hierarchy(Walking[Found]):
                     raise PoorIntegralError(self.predictors.theta, str(allowance().reason))
                 integral = last
                 break
+        self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
         if not (integral.enough or integral.error < FAR or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         yield Standing(Found(self.surface, integral), integral.log_evidence, self._stop(integral))
+
+    def _poor(self, error: LowerboundError) -> PoorIntegralError:
+        return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))
+
+    def _check(self, solved: Solved | None, most: float) -> None:
+        """Raise where sds are estimated, and no better than to nothing at all."""
+        if solved is None or self.surface.pattern.is_exact:
+            return
+        off = 0.5 * self.surface.variance_error(solved)
+        if not off < most:
+            what = f"the sds of {', '.join(self.predictors.z)} given these are estimated to "
+            why = "for too many effects meet each other, and lean on each other too much"
+            raise PoorIntegralError(self.predictors.theta, f"{what}{100 * off:.0f}% only, {why}")
 
     def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the points."""
