@@ -21,22 +21,18 @@ from numpyro.distributions import Distribution, constraints
 
 from lowerbound.errors import AugmentationError
 from lowerbound.rewrite.augmentations.behind import Node
-from lowerbound.rewrite.augmentations.given import GivenAuxiliary
+from lowerbound.rewrite.augmentations.given import GivenAuxiliary, Measure
 from lowerbound.rewrite.augmentations.log_sum import picked
 from lowerbound.rewrite.augmentations.site import Chosen
 
 Products = list[Array]  # each broadcasts to the shape of the sum and a last axis of terms
 
 
-class Allocated(Distribution):  # type: ignore[misc]
+class Allocated(Measure):
     """The measure rate^z / z! on counts z: a Poisson law without its normaliser."""
 
     arg_constraints: ClassVar[dict[str, Any]] = {"rate": constraints.positive}
     support = constraints.nonnegative_integer
-
-    def __init__(self, rate: Any, *, validate_args: bool | None = None) -> None:
-        self.rate = rate
-        super().__init__(jnp.shape(rate), (), validate_args=validate_args)
 
     def log_prob(self, value: Array) -> Array:
         """The log of the measure's density."""

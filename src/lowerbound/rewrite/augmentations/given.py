@@ -37,6 +37,18 @@ class GivenAuxiliary(Distribution):  # type: ignore[misc]
         return drawn
 
 
+class Measure(Distribution):  # type: ignore[misc]
+    """A density of one positive parameter without its normaliser, which is that of no law.
+
+    Its draws are those of a law nearby, to start somewhere.
+    """
+
+    def __init__(self, parameter: Any, *, validate_args: bool | None = None) -> None:
+        (name,) = self.arg_constraints
+        setattr(self, name, parameter)
+        super().__init__(jnp.shape(parameter), (), validate_args=validate_args)
+
+
 class LogitsGivenWeight(GivenAuxiliary):
     """A density of the form h(y) exp(y a) / (1 + exp(a))^n, given its weight w ~ PG(n, 0).
 

@@ -21,7 +21,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution, constraints
 
-from lowerbound.rewrite.augmentations.given import GivenAuxiliary
+from lowerbound.rewrite.augmentations.given import GivenAuxiliary, Measure
 from lowerbound.rewrite.augmentations.site import Chosen
 from lowerbound.rewrite.augmentations.weights import PolyaGamma
 
@@ -76,15 +76,11 @@ class SoftmaxGivenWeights(GivenAuxiliary):
         return bound
 
 
-class FlatGamma(Distribution):  # type: ignore[misc]
+class FlatGamma(Measure):
     """The measure u^(n-1) / Gamma(n) on u > 0, a gamma density of rate 0; it has no draws."""
 
     arg_constraints: ClassVar[dict[str, Any]] = {"concentration": constraints.positive}
     support = constraints.positive
-
-    def __init__(self, concentration: Any, *, validate_args: bool | None = None) -> None:
-        self.concentration = concentration
-        super().__init__(jnp.shape(concentration), (), validate_args=validate_args)
 
     def log_prob(self, value: Array) -> Array:
         """The log of the measure's density."""
