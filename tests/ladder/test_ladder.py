@@ -40,14 +40,15 @@ def poisson(x, y=None):
 
 
 def bounded_effects(x, y=None):
-    """Coefficients with bounded supports are no Gaussians, but the scale can still be given."""
+    """Effects meet in one term, beside coefficients with bounds, but the scale can be given."""
     slope = numpyro.sample("slope", dist.Uniform(-10.0, 10.0))
     level = numpyro.sample("level", dist.Uniform(-20.0, 20.0))
     curve = numpyro.sample("curve", dist.Uniform(-10.0, 10.0))
     sigma = numpyro.sample("sigma", dist.Uniform(0.0, 5.0))
     with numpyro.plate("data", len(x)):
         eps = numpyro.sample("eps", dist.Normal(0.0, sigma))
-        rate = jnp.exp(level + slope * x[:, 0] + curve * x[:, 1] + eps)
+        rate = jnp.exp(level + slope * x[:, 0] + eps)
+        rate = rate + jnp.exp(curve * x[:, 1] + jnp.roll(eps, 1))
         numpyro.sample("y", dist.Poisson(rate), obs=y)
 
 
