@@ -116,8 +116,7 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):
     # Seconds and megabytes are those of the machine; an estimate of an error has one of its own.
     estimates = r"about \S+ s and \S+ MB|about 0\.[78]\d times"
     found, printed = (
-        re.sub(estimates, "about so much", text)
-        for text in (capsys.readouterr().out, printed)
+        re.sub(estimates, "about so much", text) for text in (capsys.readouterr().out, printed)
     )
     lines = [line for line in found.splitlines() if "relative change" not in line]
     assert lines

@@ -39,6 +39,7 @@ OF_RESULTS = {
     "densities": "the log predictive density of new rows sums to one over their outcomes",
     "local": "factors of the latent sites of new rows",
     "arviz": "`to_arviz` holds the draws",
+    "verdict": "q is compared with log p at its draws, or is exact; or the verdict says why not",
     "saves": "the file gives the same fit, with the data",
     "saves alone": "and without them",
 }
@@ -329,6 +330,11 @@ REFUSED: Listed = {
             *INTEGRATED,
             "auto: conditioned",
         ),
+    },
+    "verdict": {
+        "keeps the factors of global sites alone": ("SVI", "auto: a stream"),
+        "q has no density of": ("Gaussian, score functions", "auto: score functions"),
+        "4096 states": ("Gaussian, some sites", "auto: Gaussian of some sites"),
     },
     "densities": {ROWLESS: ("Gaussian, structured",)},
     "saves alone": {

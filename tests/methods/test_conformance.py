@@ -16,6 +16,7 @@ import numpyro
 import pytest
 
 import lowerbound as lb
+from lowerbound.check.judging import judged
 from lowerbound.errors import ArgumentError, LowerboundError
 from tests.methods.fitted import DRAWS, SEED, Calls, drawn, explained, fitted, predicted, run
 from tests.methods.table import over
@@ -42,6 +43,24 @@ def refused(way, capability, call):
         call()
     assert way.refuses[capability] in str(caught.value)
     return True
+
+
+# --- Trust ---
+
+
+@over("verdict")
+def test_a_verdict_rests_on_something(way):
+    fit = fitted(way).fit
+    verdict = judged(fit, took=60.0)
+    if "verdict" in way.refuses:
+        assert way.refuses["verdict"] in verdict.reason
+        assert verdict.trust != "all"
+        return
+    evidence = verdict.evidence
+    assert fit.answer.exact == (evidence is None)
+    if evidence is not None:
+        assert {one.site for one in evidence.off} <= set(fit.sites)
+        assert evidence.gap > -5 * max(fit.elbo_error, 0.05)  # a bound that is no looser
 
 
 # --- Plan ---

@@ -15,7 +15,7 @@ from lowerbound.check.modes import COUNTS, other_modes
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import machine
-from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning
+from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning, UnjudgedError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
@@ -60,6 +60,8 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
     try:
         with np.errstate(all="ignore"), one_thread():
             verdict = _measured(fit, took, model)
+    except UnjudgedError as error:
+        return _unmeasured(fit, error.reason)
     except LowerboundError as error:
         return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
     except Exception as error:  # whatever a program or a compiler raises, the fit is not lost

@@ -18,6 +18,7 @@ import numpy as np
 from lowerbound.compiled import equations
 from lowerbound.compute.engine import QUICK_BELOW, derived
 from lowerbound.cost import AFFORDABLE, Alternative, Work, limits, numbers_computed
+from lowerbound.errors import UnsupportedModelError
 from lowerbound.joint import Block
 from lowerbound.joint.derive import trace_program
 from lowerbound.joint.multiaffine import Structure
@@ -224,8 +225,11 @@ class _Program:
 
     @cached_property
     def density(self) -> Counts:
-        """What log p on the unconstrained space costs."""
-        return counts_of(self.continuous.model)
+        """What log p on the unconstrained space costs; as it is where discrete sites stay."""
+        try:
+            return counts_of(self.continuous.model)
+        except UnsupportedModelError:
+            return Counts(self.operations, self.numbers, self.size, self.data)
 
     @property
     def gradient(self) -> float:
