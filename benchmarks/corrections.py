@@ -4,7 +4,7 @@ Of each model, mean fields are fitted (coordinate ascent where every site has a 
 diagonal Gaussian), then corrected. Errors are |log(sd / reference sd)| over all reference numbers.
 Seconds are CPU seconds of this process, compilation included, so that ratios hold on a machine that
 others use too. With --nuts, effective draws of the worst number per CPU second of `lb.correct(fit,
-"nuts")`, the fit included, against NumPyro's NUTS from its own start, on hierarchical models.
+"nuts")` against NumPyro's NUTS from its own start, on hierarchical models, cold and warm.
 
     python -m benchmarks.corrections --folder ../shared/data/posteriordb [--nuts] [models ...]
 """
@@ -80,44 +80,50 @@ def linear_response(
     return rows
 
 
-def trajectories(port: Any, name: str) -> float | None:
+def trajectories(port: Any, name: str) -> list[float] | None:
     """Effective draws a second of NUTS from q, over those of NumPyro's NUTS from its own start."""
     import jax
-    import numpyro
     from numpyro.diagnostics import effective_sample_size
     from numpyro.infer import MCMC, NUTS
 
     import lowerbound as lb
 
-    def ours() -> float:
-        fit = lb.fit(port.model, **port.data)
-        better = lb.correct(fit, "nuts", draws=4000)
-        text = better.notes[0]
-        return float(text.split("effective size at least ")[1].split(" ")[0].replace(",", ""))
+    fit = lb.fit(port.model, **port.data)
+    kernel = NUTS(port.model)
+    plain = MCMC(kernel, num_warmup=1000, num_samples=1000, num_chains=4,
+                 chain_method="vectorized", progress_bar=False)  # fmt: skip
 
-    def theirs() -> float:
+    def worst(draws: Any) -> float:
+        sizes = [effective_sample_size(np.asarray(draws[n], float)) for n in fit.sites]
+        return float(min(np.min(size) for size in sizes))
+
+    def ours(seed: int) -> float:
+        held = lb.correct(fit, "nuts", draws=4000, seed=seed).q.parameters["values"]
+        return worst({n: a.reshape(4, -1, *a.shape[1:]) for n, a in held.items()})
+
+    def theirs(seed: int) -> float:
         with jax.enable_x64(True):
-            kernel = NUTS(port.model)
-            run = MCMC(kernel, num_warmup=1000, num_samples=1000, num_chains=4,
-                       chain_method="vectorized", progress_bar=False)  # fmt: skip
-            run.run(jax.random.key(0), **port.data)
-            draws = run.get_samples(group_by_chain=True)
-            latent = [n for n in draws if n in run._states[run._sample_field]]
-            return min(float(np.min(effective_sample_size(np.asarray(draws[n])))) for n in latent)
+            plain.run(jax.random.key(seed), **port.data)
+            return worst(plain.get_samples(group_by_chain=True))
 
-    numpyro.enable_x64(False)
+    pairs = []
     try:
-        (size, seconds), (other, most) = clocked(ours), clocked(theirs)
+        for seed in (0, 1):  # cold, and warm
+            (size, seconds), (other, most) = (
+                clocked(lambda s=seed: ours(s)),
+                clocked(lambda s=seed: theirs(s)),
+            )
+            pairs.append((size / seconds) / (other / most))
+            print(
+                f"{name[:44]:44s} {'warm' if seed else 'cold'}: {size:,.0f} effective in "
+                f"{seconds:.1f} s from q; {other:,.0f} in {most:.1f} s plainly; "
+                f"ratio {pairs[-1]:.1f}",
+                flush=True,
+            )
     except lb.errors.LowerboundError as error:
         print(f"{name[:44]:44s} {said(error)}")
         return None
-    ratio = (size / seconds) / (other / most)
-    print(
-        f"{name[:44]:44s} from q: {size:,.0f} effective in {seconds:.1f} s; plain: {other:,.0f} in "
-        f"{most:.1f} s; ratio {ratio:.1f}",
-        flush=True,
-    )
-    return ratio
+    return pairs
 
 
 def main() -> None:
@@ -142,7 +148,9 @@ def main() -> None:
         kinds = [one for one in chosen if one["kind"] == "hierarchical"]
         ratios = [trajectories(ports.load(one["name"]), one["name"]) for one in kinds]
         found = [ratio for ratio in ratios if ratio is not None]
-        print(f"\nmedian ratio of effective draws a second: {np.median(found):.1f} of {len(found)}")
+        cold, warm = np.median(np.array(found), axis=0)
+        models = f"of {len(found)} models (median)"
+        print(f"\neffective draws a second: ratio {cold:.1f} cold, {warm:.1f} warm, {models}")
         return
     methods = {"CAVI": lb.CAVI(), "diagonal": lb.Gaussian(rank="diagonal")}
     rows = [

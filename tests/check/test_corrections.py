@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -9,6 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.check.against import against
+from lowerbound.check.corrections.collapsed import collapsed
+from lowerbound.check.corrections.suited import suited
 from lowerbound.data import eight_schools
 from lowerbound.errors import (
     FewWeightsError,
@@ -74,6 +78,11 @@ def fitted(*args, **kwargs):
 @pytest.fixture(scope="module")
 def mixed():
     return fitted(mixture, X, method=lb.CAVI())
+
+
+@pytest.fixture(scope="module")
+def swept(mixed):
+    return lb.correct(mixed, "gibbs")
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +173,8 @@ def test_psis_of_a_mean_field_nears_the_posterior():
 # -- samplers --------------------------------------------------------------------------------------
 
 
-def test_gibbs_and_nuts_agree_on_a_mixture_with_discrete_sites(mixed):
-    gibbs, nuts = lb.correct(mixed, "gibbs"), lb.correct(mixed, "nuts")
+def test_gibbs_and_nuts_agree_on_a_mixture_with_discrete_sites(mixed, swept):
+    gibbs, nuts = swept, lb.correct(mixed, "nuts")
     for site in ("w", "mu", "tau"):
         # Some 2,000 effective draws each: 0.032 sd, five of them.
         np.testing.assert_allclose(
@@ -188,17 +197,47 @@ def test_nuts_gives_the_reference_of_eight_schools(taught):
     assert better.sd("tau") == pytest.approx(3.20, rel=0.25)
     assert " diverged" in better.notes[0]
     assert "R-hat at most 1.0" in better.notes[0]
-    assert "non-centred coordinates, centring 'theta' 0.00" in better.notes[0]
+    assert "'mu', 'theta' integrated out, and drawn given the rest" in better.notes[0]
+    # What was drawn back depends on tau as it should: effects spread with it.
+    draws = better.sample(4000)
+    assert np.corrcoef(draws["tau"], draws["theta"].std(axis=1))[0, 1] > 0.8
     assert "q was off by" in better.notes[-1]
     assert better.verdict.trust == "all"
     assert better.verdict.reason.startswith("chains of NUTS agree: R-hat at most 1.0")
 
 
+def test_a_factor_is_integrated_out_exactly(taught):
+    data = eight_schools()
+    with jax.enable_x64(True):
+        found = collapsed(taught.model())
+        assert found is not None
+        assert (found.block.sites, list(found.shapes)) == (("mu", "theta"), ["tau"])
+        for tau in (0.3, 2.0, 9.0):
+            spread = np.diag(data["sigma"] ** 2 + tau**2) + 25.0
+            wanted = dist.MultivariateNormal(np.zeros(8), spread).log_prob(data["y"])
+            wanted += dist.HalfCauchy(5.0).log_prob(tau) + np.log(tau)
+            density = found.density(np.log([tau]), found.arrays)
+            assert float(density) == pytest.approx(float(wanted), abs=1e-9)
+
+
+def test_effects_of_latent_scales_are_moved_without_a_funnel(taught):
+    view = against(taught)
+    with jax.enable_x64(True):
+        values = view.family.sample(view.parameters, jax.random.key(0), (300,))
+        moved = suited(view, values)
+        # The same density in other coordinates.
+        there, volumes = (np.asarray(a) for a in moved.placed(values))
+        here, others = (np.asarray(a) for a in view.placed(values))
+    assert moved.coordinates.noncentred == {"theta"}
+    difference = (moved.target(there)[0] - volumes) - (view.target(here)[0] - others)
+    np.testing.assert_allclose(difference, 0.0, atol=1e-8)
+
+
 # -- in the shape of a fit -------------------------------------------------------------------------
 
 
-def test_a_corrected_fit_does_what_a_fit_does(mixed, tmp_path):
-    better = lb.correct(mixed, "gibbs", seed=3)
+def test_a_corrected_fit_does_what_a_fit_does(swept, tmp_path):
+    better = swept
     assert better.method == "correct(CAVI(), 'gibbs')"
     assert "corrected by gibbs" in str(better.plan)
     assert list(better.summary().columns) == ["mean", "sd", "q5", "median", "q95"]

@@ -64,7 +64,8 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     correlations are put right. For mean fields and Gaussians at their optimum.
     "psis": draws of q, resampled by Pareto smoothed weights p / q; `elbo` is then the
     importance-weighted bound. Where k-hat is small.
-    "nuts": Hamiltonian trajectories from draws of q, in coordinates where q is standard.
+    "nuts": Hamiltonian trajectories from draws of q, in coordinates where q is standard; the
+    largest factor that is exact given the rest is integrated out, and drawn given it.
     "gibbs": draws of the complete conditional of every factor in turn (section 2.4), where each is
     exact.
 

@@ -1,12 +1,15 @@
 """Hamiltonian trajectories from draws of q, in the coordinates where q is standard.
 
-NUTS (Hoffman and Gelman 2014) is NumPyro's. That q is near makes it short: chains begin where the
-posterior is, and the metric is known but for what q has missed.
+That q is near makes them short: chains begin where the posterior is, and the metric is known but
+for what q has missed. A factor that can be integrated out exactly is (`collapsed`): the chains go
+over what is left, and its sites are drawn given that.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,57 +20,75 @@ from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.check.against import Against
 from lowerbound.check.corrections.chains import mixing
+from lowerbound.check.corrections.collapsed import collapsed
 from lowerbound.check.corrections.improved import Improved
 from lowerbound.check.corrections.suited import suited
+from lowerbound.check.corrections.trajectories import CHAINS, WARM, Density, trajectories
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.bounded_loops import has_open_loops
 from lowerbound.errors import FewWeightsError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
-from lowerbound.methods.gaussian.target import Target, is_quick
+from lowerbound.methods.gaussian.target import is_quick
 from lowerbound.rewrite.noncentred import centring
 
-CHAINS, WARM = 4, 300
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
+CERTIFIED = 8  # of them at which a factor that is integrated out must give log p again
 DENSE = 200  # numbers up to which the metric adapts as a matrix
 MATRIX = 1000  # numbers up to which that of q is one
+FEW, THIN = 3, 4  # numbers up to which trajectories are short, and are taken in fours
 SHARE = 0.01  # of trajectories that may diverge
-ACCEPTED = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """What the chains go over: a density, in coordinates where q has this mean and root.
+
+    vectors: draws of q. values: all continuous sites at rows of vectors. text: what is peculiar.
+    """
+
+    density: Density
+    data: Any
+    vectors: np.ndarray
+    loc: np.ndarray
+    root: np.ndarray
+    owner: Callable[[int], str]
+    values: Callable[[np.ndarray], dict[str, np.ndarray]]
+    compiled: dict[object, Any]
+    quick: bool
+    forward: bool = False
+    text: str = ""
 
 
 def by_trajectories(view: Against, draws: int, seed: int) -> Improved:
-    """Chains of NUTS over all continuous sites of the program."""
+    """Chains of NUTS over all continuous sites of the program, or over what is left of them."""
     kept = math.ceil(draws / CHAINS)
     values = view.family.sample(view.parameters, jax.random.key(seed), (STARTS,))
-    view = suited(view, values)
-    target = view.target
-    vectors = np.asarray(view.placed(values)[0])
-    log_p, gradients = target(vectors)
-    fine = np.isfinite(log_p) & np.isfinite(gradients).all(axis=1)
-    if fine.sum() < CHAINS:
-        raise FewWeightsError(int(fine.sum()), STARTS, CHAINS)
-    loc, root = standard(view, vectors[fine])
-    starts = vectors[fine][:: max(int(fine.sum()) // CHAINS, 1)][:CHAINS]
-    key = ("nuts", kept, root.ndim)
-    if key not in target.compiled:
-        compiled = quickly if is_quick(target.closed.jaxpr) else jit
-        target.compiled[key] = compiled(_chains(target, kept, len(loc) <= DENSE))
+    course = _collapsed(view, values, seed) or _whole(view, values)
+    thin = THIN if len(course.loc) <= FEW else 1
+    key = ("nuts", kept, course.root.ndim, course.text[:12])
+    if key not in course.compiled:
+        dense = len(course.loc) <= DENSE
+        run = trajectories(course.density, kept, dense, course.forward, thin)
+        course.compiled[key] = (quickly if course.quick else jit)(run)
     keys = jax.random.split(jax.random.key(seed + 1), CHAINS)
-    inside = _solved(root, starts - loc)
-    run = target.compiled[key](inside, keys, loc, root, target.arguments)
-    vectors, diverging, steps = (np.asarray(a) for a in run)
-    mixed = mixing(vectors, view.coordinates.owner)
-    diverged = int(diverging.sum())
+    starts = course.vectors[:: max(len(course.vectors) // CHAINS, 1)][:CHAINS]
+    inside = _solved(course.root, starts - course.loc)
+    found = course.compiled[key](inside, keys, course.loc, course.root, course.data)
+    vectors, diverging, steps = (np.asarray(a) for a in found)
+    mixed = mixing(vectors, course.owner)
+    diverged, count = int(diverging.sum()), CHAINS * kept
     flaw = mixed.flaw
-    if not flaw and diverged > SHARE * diverging.size:
-        flaw = f"{diverged:,} of {diverging.size:,} trajectories diverged"
-    found = view.values(vectors.reshape(-1, target.size))
-    count = CHAINS * kept
+    if not flaw and diverged > SHARE * count * thin:
+        flaw = f"{diverged:,} of {count * thin:,} trajectories diverged"
     return Improved(
         WeightedDraws(),
-        {"values": found, "weights": np.full(count, 1.0 / count)},
-        f"{CHAINS} chains of {kept:,} trajectories from q, after {WARM}: {diverged:,} diverged, "
-        f"{steps.mean():.0f} gradients each; {mixed}{_coordinates(view)}",
+        {
+            "values": course.values(vectors.reshape(count, -1)),
+            "weights": np.full(count, 1.0 / count),
+        },
+        f"{CHAINS} chains of {thin * kept:,} trajectories from q, after {thin * WARM}: "
+        f"{diverged:,} diverged, {steps.mean() / thin:.0f} gradients each; {mixed}{course.text}",
         reason=f"chains of NUTS agree: {mixed}",
         flaw=flaw,
         remedy="Ask for more draws=, or write the program with other coordinates (non-centred).",
@@ -75,12 +96,71 @@ def by_trajectories(view: Against, draws: int, seed: int) -> Improved:
     )
 
 
-def standard(view: Against, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of q, and a root of its covariance: a matrix, or the sds of many numbers."""
-    family, size = view.family, view.target.size
-    if isinstance(family, UnconstrainedGaussian) and size <= MATRIX:
-        spread = np.asarray(covariance(view.parameters), float)
-        return np.asarray(view.parameters["loc"], float), np.linalg.cholesky(spread)
+def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course | None:
+    """The course over what is left without the largest factor; None where there is no such."""
+    if isinstance(view.family, UnconstrainedGaussian) and view.coordinates.noncentred:
+        return None
+    found = collapsed(view.coordinates.program())
+    if found is None:
+        return None
+    some = {name: array[:CERTIFIED] for name, array in values.items()}
+    vectors, volumes = (np.asarray(a) for a in view.placed(some))
+    if not found.agrees(some, view.target(vectors)[0], volumes):
+        return None
+    vectors = found.placed(values)
+    vectors = vectors[np.isfinite(vectors).all(axis=1)]
+    sites = ", ".join(f"'{site}'" for site in found.block.sites)
+    return _Course(
+        found.density,
+        found.arrays,
+        vectors,
+        *_standard(vectors),
+        found.owner,
+        lambda rows: found.values(rows, jax.random.key(seed + 2)),
+        found.engine.compiled,
+        True,
+        text=f"; {sites} integrated out, and drawn given the rest",
+    )
+
+
+def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
+    """The course over all continuous sites."""
+    view = suited(view, values)
+    target = view.target
+    vectors = np.asarray(view.placed(dict(values))[0])
+    log_p, gradients = target(vectors)
+    fine = np.isfinite(log_p) & np.isfinite(gradients).all(axis=1)
+    if fine.sum() < CHAINS:
+        raise FewWeightsError(int(fine.sum()), len(vectors), CHAINS)
+    vectors = vectors[fine]
+    family = view.family
+    if isinstance(family, UnconstrainedGaussian) and target.size <= MATRIX:
+        loc = np.asarray(view.parameters["loc"], float)
+        root = np.linalg.cholesky(np.asarray(covariance(view.parameters), float))
+    else:
+        loc, root = _standard(vectors)
+
+    def density(vector: Array, data: Any) -> Array:
+        return jnp.asarray(jaxpr_as_fun(target.closed)(vector, *jax.tree.leaves(data))[0])
+
+    return _Course(
+        density,
+        target.arguments,
+        vectors,
+        loc,
+        root,
+        view.coordinates.owner,
+        view.values,
+        target.compiled,
+        is_quick(target.closed.jaxpr),
+        has_open_loops(target.closed),
+        _coordinates(view),
+    )
+
+
+def _standard(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of draws, and a root of their covariance: a matrix, or the sds of many numbers."""
+    size = vectors.shape[1]
     loc = vectors.mean(axis=0)
     sd = np.maximum(vectors.std(axis=0), 1e-12 * (1.0 + abs(loc)))
     if size > min(MATRIX, len(vectors) // 5):
@@ -105,41 +185,3 @@ def _solved(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The rows in coordinates where q is standard."""
     inside: np.ndarray = rows / root if root.ndim == 1 else np.linalg.solve(root, rows.T).T
     return inside
-
-
-def _chains(target: Target, kept: int, dense: bool) -> Any:
-    """A function of starts, keys, mean, root and data: draws (C, S, d), divergences, lengths."""
-    from numpyro.infer.hmc import hmc
-
-    forward = has_open_loops(target.closed)
-
-    def chain(start: Array, key: Array, loc: Array, root: Array, leaves: list[Array]) -> Any:
-        def placed(inside: Array) -> Array:
-            return loc + (root * inside if root.ndim == 1 else root @ inside)
-
-        def potential(inside: Array) -> Array:
-            return jnp.asarray(-jaxpr_as_fun(target.closed)(placed(inside), *leaves)[0])
-
-        begin, move = hmc(potential, algo="NUTS")
-        state = begin(
-            start,
-            WARM,
-            dense_mass=dense,
-            target_accept_prob=ACCEPTED,
-            forward_mode_differentiation=forward,
-            rng_key=key,
-        )
-
-        def step(state: Any, _: None) -> tuple[Any, Any]:
-            state = move(state)
-            return state, (placed(state.z), state.diverging, state.num_steps)
-
-        # One loop for all, which is compiled once.
-        found = jax.lax.scan(step, state, None, length=WARM + kept)[1]
-        return jax.tree.map(lambda array: array[WARM:], found)
-
-    def every(starts: Array, keys: Array, loc: Array, root: Array, data: dict[str, Array]) -> Any:
-        leaves = jax.tree.leaves(data)
-        return jax.vmap(lambda s, k: chain(s, k, loc, root, leaves))(starts, keys)
-
-    return every
