@@ -133,7 +133,7 @@ def test_linear_response_puts_the_scale_of_a_hierarchy_right(taught):
 
 
 def test_many_statistics_by_conjugate_gradients(monkeypatch, mixed):
-    from lowerbound.check.corrections import factor_response
+    from lowerbound.check.corrections.linear_response import factor_response
 
     dense = lb.correct(mixed, "linear-response")
     monkeypatch.setattr(factor_response, "DENSE", 10)

@@ -12,8 +12,8 @@ from lowerbound.check.against import Against, against
 from lowerbound.check.corrections.conditionals import by_conditionals
 from lowerbound.check.corrections.hamiltonian import by_trajectories
 from lowerbound.check.corrections.improved import MOST_NUMBERS, Improved, distance
+from lowerbound.check.corrections.linear_response.responding import responded
 from lowerbound.check.corrections.resampled import resampled
-from lowerbound.check.corrections.responding import responded
 from lowerbound.check.judging import NUTS, judged_within
 from lowerbound.compiled import heard
 from lowerbound.errors import CorrectionWarning, SettingError, UnjudgedError
@@ -62,8 +62,8 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     "linear-response": the covariances of all continuous sites by the response of the optimum of the
     ELBO to a small change of log p (Giordano, Broderick and Jordan 2018); means stay, sds and
     correlations are put right. For mean fields and Gaussians at their optimum.
-    "psis": draws of q, resampled by Pareto smoothed weights p / q; `elbo` is then the
-    importance-weighted bound. Where k-hat is small.
+    "psis": draws of q, or of a Student law that is moved from it to the posterior, resampled by
+    Pareto smoothed weights; `elbo` is then the importance-weighted bound. Where k-hat is small.
     "nuts": Hamiltonian trajectories from draws of q, in coordinates where q is standard; the
     largest factor that is exact given the rest is integrated out, and drawn given it.
     "gibbs": draws of the complete conditional of every factor in turn (section 2.4), where each is
@@ -77,7 +77,7 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     >>> fit = lb.fit(coin, y)
     >>> better = lb.correct(fit, "psis")  # q is exact here: nothing changes
     >>> print(better.notes[0])
-    Corrected by psis, from CAVI(): 4,000 draws of q, weighted by p / q: Pareto k-hat 0.00 ...
+    Corrected by psis, from CAVI(): 4,000 draws of q, weighted: Pareto k-hat 0.00 ...
     >>> round(better.elbo, 3) == round(fit.elbo, 3)
     True
     """

@@ -19,8 +19,8 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.check.against import Against
-from lowerbound.check.corrections.curvatures import check_optimum, response
-from lowerbound.check.corrections.own_scales import OwnScales
+from lowerbound.check.corrections.linear_response.curvatures import check_optimum, response
+from lowerbound.check.corrections.linear_response.own_scales import OwnScales
 from lowerbound.compiled import jit, quickly
 from lowerbound.errors import UncorrectableError
 from lowerbound.family.densities.unconstrained import covariance, even_normal

@@ -19,10 +19,10 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from lowerbound.check.against import Against
-from lowerbound.check.corrections.conjugate_gradients import solved
-from lowerbound.check.corrections.curvatures import check_optimum, response
-from lowerbound.check.corrections.own_scales import OwnScales
-from lowerbound.check.corrections.regressed import Regressed, regressed
+from lowerbound.check.corrections.linear_response.conjugate_gradients import solved
+from lowerbound.check.corrections.linear_response.curvatures import check_optimum, response
+from lowerbound.check.corrections.linear_response.own_scales import OwnScales
+from lowerbound.check.corrections.linear_response.regressed import Regressed, regressed
 from lowerbound.compiled import quickly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import FlatDirectionError, NotConjugateError, UncorrectableError

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from lowerbound.check.against import Against
-from lowerbound.check.corrections.factor_response import factor_response
-from lowerbound.check.corrections.gaussian_response import gaussian_response
 from lowerbound.check.corrections.improved import Improved
-from lowerbound.check.corrections.own_scales import OwnScales
-from lowerbound.check.corrections.reordered import reordered
+from lowerbound.check.corrections.linear_response.factor_response import factor_response
+from lowerbound.check.corrections.linear_response.gaussian_response import gaussian_response
+from lowerbound.check.corrections.linear_response.own_scales import OwnScales
+from lowerbound.check.corrections.linear_response.reordered import reordered
 from lowerbound.errors import UncorrectableError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
