@@ -59,7 +59,7 @@ def test_chains_and_curvature_say_the_same_as_the_truth():
         fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
     judge = against(fit)
     drawn = judge.drawn(1024)
-    moved = drifted(judge.target, drawn, seconds=60.0)
+    moved = drifted(judge.target, drawn, points=100_000)
     assert moved.accepted > 0.5
     sds = np.sqrt(np.diag(root @ root.T))
     # 256 chains of some forgetting: sds to 5%.

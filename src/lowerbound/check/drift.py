@@ -9,7 +9,6 @@ on the host: log p and its gradient are compiled already, and nothing else is.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +19,8 @@ from lowerbound.result.verdicts import Drawn
 CHAINS, TRAJECTORIES = 256, 24
 FORGOTTEN = 8  # trajectories after which draws are kept
 LENGTH = 1.5  # of a trajectory, where q is standard: a quarter of a turn
-MOST_STEPS = 12  # in one
+STEPS, MOST_STEPS = 6, 12  # in one: about so many, and at most
+FEWEST = 32  # chains
 ACCEPTED = 0.8  # the share that the step size is set to
 DRAWS_PER_NUMBER = 3  # for a full metric
 
@@ -36,29 +36,26 @@ class Drifted:
     accepted: float
 
 
-def drifted(density: Density, drawn: Drawn, seconds: float, seed: int = 0) -> Drifted | None:
-    """Where chains from the draws of q are after some trajectories; None where time is too short.
+def drifted(density: Density, drawn: Drawn, points: int, seed: int = 0) -> Drifted | None:
+    """Where chains from the draws of q are after some trajectories.
 
-    `density` gives log p and its gradient at rows.
+    `density` gives log p and its gradient at rows, of about so many `points` in all; None where
+    they are too few.
     """
     fine = np.isfinite(drawn.log_p) & np.isfinite(drawn.gradients).all(axis=1)
-    if fine.sum() < 32:
+    chains = min(CHAINS, int(fine.sum()), points // (TRAJECTORIES * STEPS))
+    if chains < FEWEST:
         return None
     rng = np.random.default_rng(seed)
     scaled, back = _standard(drawn.vectors[fine])
-    chosen = np.flatnonzero(fine)[: min(CHAINS, int(fine.sum()))]
+    chosen = np.flatnonzero(fine)[:chains]
     u, log_p = drawn.vectors[chosen], drawn.log_p[chosen]
     gradient = scaled(drawn.gradients[chosen])
     count, dimension = u.shape
     size = 0.8 / dimension**0.25
     kept: list[np.ndarray] = []
     taken: list[float] = []
-    began = time.perf_counter()
     for number in range(TRAJECTORIES):
-        if time.perf_counter() - began > seconds and len(kept) < 2:
-            return None
-        if time.perf_counter() - began > seconds:
-            break
         momentum = rng.standard_normal((count, dimension))
         steps = max(1, min(MOST_STEPS, round(LENGTH * rng.uniform(0.7, 1.3) / size)))
         before = log_p - 0.5 * (momentum**2).sum(axis=1)
@@ -82,8 +79,6 @@ def drifted(density: Density, drawn: Drawn, seconds: float, seed: int = 0) -> Dr
         else:
             kept.append(u)
             taken.append(share)
-    if len(kept) < 2:
-        return None
     return Drifted(np.concatenate(kept), count, float(np.mean(taken)))
 
 

@@ -85,7 +85,8 @@ def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: in
     if best is not None:
         off = _compared(values, best)
         return Evidence("proposals", count, own.k_hat, efficiency, best.log_mean - elbo, off)
-    moved = drifted(lambda u: judge.target(u, few=True), drawn, seconds, seed)
+    points = int(min(seconds / max(judge.target.seconds(1), 1e-9), 1e9))
+    moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
     if moved is not None and moved.accepted > LEAST_ACCEPTED:
         off = _drifted(values, judge.values(moved.vectors), moved.chains)
         return Evidence("chains", count, own.k_hat, efficiency, gap, off)
@@ -198,8 +199,10 @@ def proposed(
         return None
     place = _matched(drawn) or _moments_of(own, drawn)
     rng, best, began = np.random.default_rng(seed), None, time.perf_counter()
-    for count in rounds:
-        if place is None or time.perf_counter() - began > seconds:
+    for most in rounds:
+        left = seconds - (time.perf_counter() - began)
+        count = most if left > judge.target.seconds(most) else int(left / judge.target.seconds(1))
+        if place is None or count < FEWEST:
             break
         vectors, log_law = _student(*place, count, rng)
         log_p = judge.target(vectors, few=True)[0]
