@@ -104,6 +104,7 @@ def test_draws_and_files(monkeypatch, tmp_path):
 def test_the_plan_says_so(monkeypatch):
     monkeypatch.setattr(elimination, "MOST_DENSE", 20)
     text = str(lb.explain(gaussian, **data_of(gaussian), method=lb.Integrated()))
+    assert "exact mean, estimated sds, given s_first, s_second, sigma" in text
     assert "160 eliminated in small blocks; 91 left, more than the 20 that may be dense" in text
     assert "log-determinants by 8 fixed probes, whose error is in fit.elbo_error" in text
 

@@ -192,7 +192,8 @@ class Hierarchy(Walking[Found]):
     def _plan(self) -> Plan:
         one, model = self.predictors, self.problem.model
         names = ", ".join(one.theta)
-        how = "exact" if one.is_quadratic else "best Gaussian (quadrature)"
+        known = "exact" if self.surface.pattern.is_exact else "exact mean, estimated sds"
+        how = known if one.is_quadratic else "best Gaussian (quadrature)"
         rows = []
         for name, site in model.latent.items():
             if name in one.theta:
