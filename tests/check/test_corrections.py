@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +24,9 @@ from lowerbound.errors import (
     SettingError,
     UncorrectableError,
     UnjudgedError,
+    UnsupportedModelError,
 )
+from tests.models.zoo import CASES
 
 COVARIANCE = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 2.0]])
 LEVEL = np.array([1.0, -2.0, 0.5])
@@ -335,3 +339,37 @@ def test_a_heavy_tail_of_weights_warns():
     ):
         worse = lb.correct(fit, "psis", draws=400)
     assert (worse.verdict.trust, worse.verdict.cure) == ("nothing", 'lb.correct(fit, "nuts")')
+
+
+# -- over the zoo ----------------------------------------------------------------------------------
+
+
+def _corrected(case, how):
+    args, kwargs = case.arguments(0)
+    with warnings.catch_warnings():
+        # Labels change places, and few draws are few: what is asked is that nothing breaks.
+        warnings.simplefilter("ignore", lb.errors.LowerboundWarning)
+        fit = fitted(case.model, *args, **kwargs, method=lb.CAVI(tolerance=1e-10))
+        return fit, lb.correct(fit, how, draws=200)
+
+
+def test_matrices_respond_too():
+    [case] = [case for case in CASES if case.name == "wishart_mixture"]
+    fit, better = _corrected(case, "linear-response")
+    assert better.sd("precision").shape == fit.sd("precision").shape
+    assert (np.linalg.eigvalsh(better.sample(50)["precision"]) > 0).all()
+    assert np.isfinite(better.sd("precision")).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["linear-response", "gibbs"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_model_is_corrected_or_says_why_not(case, how):
+    try:
+        fit, better = _corrected(case, how)
+    except (UncorrectableError, UnsupportedModelError, FlatDirectionError, NotAtOptimumError):
+        return
+    assert set(better.sites) <= set(fit.sites)
+    for site in better.sites:
+        assert np.isfinite(better.mean(site)).all()
+        assert np.isfinite(better.sd(site)).all()

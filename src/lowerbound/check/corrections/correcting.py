@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from lowerbound.check.against import Against, against
 from lowerbound.check.corrections.conditionals import by_conditionals
@@ -25,7 +26,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.latent_records import finite_values, site_records
 from lowerbound.result.plan import Row
 from lowerbound.result.verdicts import Verdict
-from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.run.loop import steadily
 
 DRAWS, SECONDS = 512, 1.0  # of a verdict by fresh draws
@@ -105,9 +106,9 @@ def _view(fit: Fit, model: Model) -> Against:
 
 def _assembled(fit: Fit, model: Model, how: str, improved: Improved, seed: int) -> Fit:
     """The corrected density with all sites of the program, as a fit."""
-    sites, discrete = site_records(model), discrete_sites(model)
-    family = improved.family
-    drawn_back = [name for name in discrete if name not in getattr(family, "states", {})]
+    sites = site_records(model)
+    family, held = improved.family, improved.sites
+    drawn_back = [name for name in model.latent if name not in held]
     if drawn_back:
         family = Summed(family, enumerated(model))
     rows = tuple(
@@ -146,7 +147,8 @@ def _assembled(fit: Fit, model: Model, how: str, improved: Improved, seed: int) 
         cheaper=None,
     )
     found = Fit(answer, fit.stop, plan, replace(fit.call, method=method, seed=seed), sites)
-    compared = [n for n in sites if n not in discrete]
+    supports: dict[str, Any] = {name: site.support for name, site in model.latent.items()}
+    compared = [n for n, s in supports.items() if s is None or not s.is_discrete]
     if sum(math.prod(model.latent[n].shape) for n in compared) > MOST_NUMBERS:
         compared = [n for n in compared if sites[n]["scope"] == "global"]
     far = distance(fit, improved.before, found, compared)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Parameters, Variational
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class Improved:
     flaw: str = ""
     remedy: str = ""
     before: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def sites(self) -> Collection[str]:
+        """The sites that it has; the others are drawn given them."""
+        if isinstance(self.family, UnconstrainedGaussian):
+            return self.family.coordinates.shapes
+        held: Mapping[str, np.ndarray] = self.parameters["values"]
+        return held
 
 
 @dataclass(frozen=True)

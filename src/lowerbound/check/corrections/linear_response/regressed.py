@@ -115,13 +115,14 @@ def _elements(
     for site in sites:
         shape = coordinates.shapes[site]
         if site == block.scale:
-            found[site] = np.broadcast_to(numbers, shape)
+            inner = len(shape) - len(block.batch_shape)  # a matrix has numbers of its own
+            wide = numbers.reshape(block.batch_shape + (1,) * inner)
+            found[site] = np.broadcast_to(wide, shape)
             continue
         layout = block.layouts[site]
-        inner = [shapes[site][a] for a in layout.vector]
-        spread = np.broadcast_to(
-            numbers.reshape(block.batch_shape + (1,) * len(inner)), (*block.batch_shape, *inner)
-        )
+        whole = (*block.batch_shape, *(shapes[site][a] for a in layout.vector))
+        wide = numbers.reshape(block.batch_shape + (1,) * len(layout.vector))
+        spread = np.broadcast_to(wide, whole)
         order = (*layout.batch, *layout.vector)
         own = np.transpose(spread, [order.index(a) for a in range(len(order))])
         if own.shape != shape:  # a simplex or a matrix: fewer numbers of the same elements
