@@ -3,7 +3,7 @@
 import gc
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from importlib.metadata import version
 from typing import Any
 
@@ -57,13 +57,16 @@ FOLDER = "LOWERBOUND_TESTS_COMPILED"
 UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 
-@pytest.fixture(autouse=True)
-def _unjudged(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Verdicts have tests of their own, `judged`; elsewhere they would compile for nothing."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Verdicts have tests of their own, `judged`; elsewhere they would compile for nothing.
+
+    Around all of a test: fixtures of a session come before those of a test.
+    """
     from lowerbound.compute.computing import computing
 
-    with computing(verdicts=bool(request.node.get_closest_marker("judged"))):
-        yield
+    with computing(verdicts=bool(item.get_closest_marker("judged"))):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
