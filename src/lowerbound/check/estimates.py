@@ -27,6 +27,7 @@ FEWEST = 100  # effective draws that estimates need
 ENOUGH = 800  # with which no better proposals are looked for
 DRAWS_PER_NUMBER = 4  # for a curvature
 MOST_NUMBERS = 100  # in which a proposal can come near
+FEW = 1.2  # standard errors by which the larger of two exceeds them, about
 SURE = 2.0  # standard errors beyond which an estimate is no noise
 LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not moved
 HEAVY = 0.7  # k-hat above which weights tell nothing (Vehtari et al. 2024)
@@ -142,9 +143,8 @@ def _drifted(values: Values, after: Values, chains: int) -> tuple[Off, ...]:
         own = array.reshape(len(array), -1).astype(float)
         x = after[site].reshape(len(after[site]), -1).astype(float)
         variance, sd = x.var(axis=0), own.std(axis=0)
-        many = math.sqrt(2 * math.log(max(x.shape[1], 1))) / SURE + 1.0  # the largest of as many
-        shift_error = many * np.sqrt(variance * (1 / size + 1 / len(own)))
-        variance_error = many * variance * math.sqrt(2 / size + 2 / len(own))
+        shift_error = np.sqrt(variance * (1 / size + 1 / len(own)))
+        variance_error = variance * math.sqrt(2 / size + 2 / len(own))
         shift = own.mean(axis=0) - x.mean(axis=0)
         found.append(_worst(site, shift, variance, sd, shift_error, variance_error))
     return tuple(one for one in found if one is not None)
@@ -158,7 +158,10 @@ def _worst(
     shift_error: np.ndarray,
     variance_error: np.ndarray,
 ) -> Off | None:
-    """The elements of a site whose mean and whose sd are farthest off, beyond noise."""
+    """The elements of a site whose mean and whose sd are farthest off, beyond noise.
+
+    The largest of many errors is larger than one of them: as sqrt(2 log m) standard errors.
+    """
     moves = (variance > 0) & (sd > 0) & np.isfinite(variance) & np.isfinite(sd)
     if not moves.any():
         return None
@@ -166,6 +169,9 @@ def _worst(
     off, noise = shift[moves] / true, shift_error[moves] / true
     ratio = np.log(sd[moves] / true)
     ratio_noise = 0.5 * variance_error[moves] / variance[moves]
+    largest = math.sqrt(2 * math.log(int(moves.sum())))
+    many = 1.0 + max(largest - FEW, 0.0) / SURE
+    noise, ratio_noise = many * noise, many * ratio_noise
     first = int(np.argmax(np.abs(off) - SURE * noise))
     second = int(np.argmax(np.abs(ratio) - SURE * ratio_noise))
     return Off(

@@ -140,7 +140,7 @@ def _other_fixed_points(fit: Fit) -> list[float]:
 def _weighed(evidence: Evidence) -> Verdict:
     """The verdict that the evidence gives."""
     mean, sd = evidence.worst_mean, evidence.worst_sd
-    cure = PSIS if evidence.by != "curvature" else NUTS
+    cure = PSIS if evidence.by in ("weights", "proposals") else NUTS
     if mean is None or sd is None:
         reason = (
             f"the importance weights of {evidence.draws:,} draws tell nothing "
