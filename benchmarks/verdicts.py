@@ -113,7 +113,7 @@ def work(pipe: Any, kind: str, name: str, cache: str) -> None:
     import jax
 
     import lowerbound as lb
-    from lowerbound.check import judging
+    from lowerbound.trust import judging
 
     spent: list[tuple[float, float]] = []
     judged = judging.judged

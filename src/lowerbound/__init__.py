@@ -2,8 +2,6 @@
 
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
-from lowerbound.check.checking import check
-from lowerbound.check.corrections.correcting import correct
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
@@ -29,6 +27,8 @@ from lowerbound.result.saving import load
 from lowerbound.result.verdicts import Verdict
 from lowerbound.source import stream
 from lowerbound.store.checkpoint import Checkpoint
+from lowerbound.trust.checking import check
+from lowerbound.trust.corrections.correcting import correct
 from lowerbound.updating import update
 from lowerbound.version import __version__
 

@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from lowerbound.check.corrections.cures import trusted
-from lowerbound.check.judging import with_verdict
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, at_most
@@ -37,6 +35,8 @@ from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
 from lowerbound.run.resume import check_abilities, interrupted, start_keeping
 from lowerbound.store.checkpoint import Keeper, as_checkpoint
+from lowerbound.trust.corrections.cures import trusted
+from lowerbound.trust.judging import with_verdict
 
 RESERVED = ("method", "seed", "progress", "checkpoint", "until")
 # Rungs that turn out not to hold.

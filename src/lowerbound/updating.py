@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from lowerbound.ascent import State
-from lowerbound.check.judging import with_verdict
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
 from lowerbound.errors import ArgumentError
@@ -27,6 +26,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.run.loop import carry_out
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
+from lowerbound.trust.judging import with_verdict
 
 
 def update(

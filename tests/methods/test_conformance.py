@@ -16,8 +16,8 @@ import numpyro
 import pytest
 
 import lowerbound as lb
-from lowerbound.check.judging import judged
 from lowerbound.errors import ArgumentError, LowerboundError
+from lowerbound.trust.judging import judged
 from tests.methods.fitted import DRAWS, SEED, Calls, drawn, explained, fitted, predicted, run
 from tests.methods.table import over
 

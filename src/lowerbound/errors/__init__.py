@@ -15,7 +15,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `derivation` | log p is no function of statistics, or no certified one |
 | `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
 | `convergence` | a fit is not what was planned |
-| `trust` | a fit cannot be judged |
+| `doubts` | a fit cannot be judged, or not be trusted |
 | `remedies` | a fit cannot be corrected, or not well |
 | `resources` | the machine lacks memory, time or a kernel |
 | `storage` | files that the library writes and reads back |
@@ -63,6 +63,7 @@ from lowerbound.errors.derivation import (
     Residual,
     UncertifiedError,
 )
+from lowerbound.errors.doubts import NotIdentifiedWarning, TrustWarning, UnjudgedError
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,
@@ -109,7 +110,6 @@ from lowerbound.errors.storage import (
     ResumeWarning,
     StorageError,
 )
-from lowerbound.errors.trust import NotIdentifiedWarning, TrustWarning, UnjudgedError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,

@@ -29,6 +29,8 @@ from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
+TOGETHER = 512  # rows that are mapped to sites at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Against:
@@ -79,9 +81,14 @@ class Against:
 
         if "constrained" not in compiled:
             compiled["constrained"] = quickly(constrained)
+        found = []
         with jax.enable_x64(True):
-            found = compiled["constrained"](jnp.asarray(vectors), self.target.data)
-        return {name: np.asarray(array) for name, array in found.items()}
+            for begin in range(0, len(vectors), TOGETHER):  # one program, however many rows
+                some = vectors[begin : begin + TOGETHER]
+                whole = np.concatenate([some, np.repeat(some[-1:], TOGETHER - len(some), axis=0)])
+                each = compiled["constrained"](jnp.asarray(whole), self.target.data)
+                found.append({name: np.asarray(a)[: len(some)] for name, a in each.items()})
+        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def _plainly(self, site: str, vectors: np.ndarray) -> np.ndarray | None:
         """A site of real or positive numbers, which needs no program."""

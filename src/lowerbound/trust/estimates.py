@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowerbound.check.against import Against
-from lowerbound.check.drift import drifted
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.result.verdicts import Drawn, Evidence, Off
+from lowerbound.trust.against import Against
+from lowerbound.trust.drift import drifted
 
 EVEN = 0.8  # effective size over number from which the weights of q tell
 FREEDOM = 5.0  # degrees of freedom of proposals: heavier than any posterior of interest

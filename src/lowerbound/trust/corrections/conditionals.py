@@ -13,8 +13,6 @@ import numpy as np
 from jax import Array
 
 from lowerbound.ascent.sweep import element_of, with_element
-from lowerbound.check.corrections.chains import mixing
-from lowerbound.check.corrections.improved import Improved
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import NotConjugateError, UncorrectableError
@@ -22,6 +20,8 @@ from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.joint import gradient, inputs_of
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
+from lowerbound.trust.corrections.chains import mixing
+from lowerbound.trust.corrections.improved import Improved
 
 CHAINS = 4
 STARTS = 1000  # draws of q, of which the first are starts

@@ -18,17 +18,17 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from lowerbound.check.against import Against
-from lowerbound.check.corrections.linear_response.conjugate_gradients import solved
-from lowerbound.check.corrections.linear_response.curvatures import check_optimum, response
-from lowerbound.check.corrections.linear_response.own_scales import OwnScales
-from lowerbound.check.corrections.linear_response.regressed import Regressed, regressed
 from lowerbound.compiled import quickly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import FlatDirectionError, NotConjugateError, UncorrectableError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import energy, inputs_of
 from lowerbound.result.fitted import Fit
+from lowerbound.trust.against import Against
+from lowerbound.trust.corrections.linear_response.conjugate_gradients import solved
+from lowerbound.trust.corrections.linear_response.curvatures import check_optimum, response
+from lowerbound.trust.corrections.linear_response.own_scales import OwnScales
+from lowerbound.trust.corrections.linear_response.regressed import Regressed, regressed
 
 DENSE = 1200  # statistics up to which matrices are formed
 RANK = 1e-10  # of a correlation matrix of statistics, below which they depend on each other

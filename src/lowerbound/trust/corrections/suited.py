@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.check.against import Against
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import location_scale_sites
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.rewrite.noncentred import centring_name
+from lowerbound.trust.against import Against
 
 DRAWS = 256
 CENTRED = 0.9  # from which a site keeps its own coordinates

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from lowerbound.check.corrections.correcting import correct
-from lowerbound.check.judging import judged_within
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import LEVELS, UNKNOWN
 from lowerbound.run.loop import callers
+from lowerbound.trust.corrections.correcting import correct
+from lowerbound.trust.judging import judged_within
 
 DRAWS, SECONDS = 1024, 10.0  # of a verdict, where there is none yet
 BY_WEIGHTS = ("weights", "proposals")

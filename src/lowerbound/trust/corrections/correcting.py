@@ -9,13 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lowerbound.check.against import Against, against
-from lowerbound.check.corrections.conditionals import by_conditionals
-from lowerbound.check.corrections.hamiltonian import by_trajectories
-from lowerbound.check.corrections.improved import MOST_NUMBERS, Improved, distance
-from lowerbound.check.corrections.linear_response.responding import responded
-from lowerbound.check.corrections.resampled import resampled
-from lowerbound.check.judging import NUTS, judged_within
 from lowerbound.compiled import heard
 from lowerbound.errors import CorrectionWarning, SettingError, UnjudgedError
 from lowerbound.family.densities.summed import Summed
@@ -28,6 +21,13 @@ from lowerbound.result.plan import Row
 from lowerbound.result.verdicts import Verdict
 from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.run.loop import steadily
+from lowerbound.trust.against import Against, against
+from lowerbound.trust.corrections.conditionals import by_conditionals
+from lowerbound.trust.corrections.hamiltonian import by_trajectories
+from lowerbound.trust.corrections.improved import MOST_NUMBERS, Improved, distance
+from lowerbound.trust.corrections.linear_response.responding import responded
+from lowerbound.trust.corrections.resampled import resampled
+from lowerbound.trust.judging import NUTS, judged_within
 
 DRAWS, SECONDS = 512, 1.0  # of a verdict by fresh draws
 Correction = Callable[[Fit, Model, int, int], Improved]

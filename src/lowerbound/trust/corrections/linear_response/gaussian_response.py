@@ -18,13 +18,13 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.check.against import Against
-from lowerbound.check.corrections.linear_response.curvatures import check_optimum, response
-from lowerbound.check.corrections.linear_response.own_scales import OwnScales
 from lowerbound.compiled import jit, quickly
 from lowerbound.errors import UncorrectableError
 from lowerbound.family.densities.unconstrained import covariance, even_normal
 from lowerbound.methods.gaussian.target import Target, is_quick
+from lowerbound.trust.against import Against
+from lowerbound.trust.corrections.linear_response.curvatures import check_optimum, response
+from lowerbound.trust.corrections.linear_response.own_scales import OwnScales
 
 DRAWS, FEW = 256, 64  # of e; of many numbers
 MANY = 64  # numbers

@@ -9,9 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowerbound.check.against import Against, against
-from lowerbound.check.estimates import SURE, measured
-from lowerbound.check.modes import COUNTS, other_modes
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import machine
@@ -22,6 +19,9 @@ from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import UNKNOWN, Drawn, Evidence, Off, Verdict, times
 from lowerbound.run.loop import callers
+from lowerbound.trust.against import Against, against
+from lowerbound.trust.estimates import SURE, measured
+from lowerbound.trust.modes import COUNTS, other_modes
 
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
 NEAR = 0.8  # of these: estimates have errors too
@@ -147,19 +147,24 @@ def _weighed(evidence: Evidence) -> Verdict:
             f"(k-hat {evidence.k_hat:.1f}), nor does the curvature of log p"
         )
         return Verdict("nothing", reason, NUTS, evidence)
+    if evidence.by == "weights" and evidence.efficiency < UNEVEN:
+        return Verdict("means", _uneven(evidence), NUTS, evidence)
     if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
         text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
     if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
-    if evidence.by == "curvature" or (evidence.by == "weights" and evidence.efficiency < UNEVEN):
-        reason = (
-            f"the importance weights of {evidence.draws:,} draws are too uneven to tell (k-hat "
-            f"{evidence.k_hat:.1f}, effective size {evidence.efficiency:.0%})"
-        )
-        return Verdict("means", reason, NUTS, evidence)
+    if evidence.by == "curvature":
+        return Verdict("means", _uneven(evidence), NUTS, evidence)
     return Verdict("all", _good(evidence, mean, sd), "", evidence)
+
+
+def _uneven(evidence: Evidence) -> str:
+    return (
+        f"the importance weights of {evidence.draws:,} draws are too uneven to tell (k-hat "
+        f"{evidence.k_hat:.1f}, effective size {evidence.efficiency:.0%})"
+    )
 
 
 def _also(sd: Off) -> str:

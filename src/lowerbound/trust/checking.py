@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lowerbound.check.judging import judged_within
 from lowerbound.compiled import heard
 from lowerbound.errors import ArgumentError
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Verdict
+from lowerbound.trust.judging import judged_within
 
 DRAWS = 4096
 

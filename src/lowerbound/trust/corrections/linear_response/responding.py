@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowerbound.check.against import Against
-from lowerbound.check.corrections.improved import Improved
-from lowerbound.check.corrections.linear_response.factor_response import factor_response
-from lowerbound.check.corrections.linear_response.gaussian_response import gaussian_response
-from lowerbound.check.corrections.linear_response.own_scales import OwnScales
-from lowerbound.check.corrections.linear_response.reordered import reordered
 from lowerbound.errors import UncorrectableError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
 from lowerbound.result.fitted import Fit
+from lowerbound.trust.against import Against
+from lowerbound.trust.corrections.improved import Improved
+from lowerbound.trust.corrections.linear_response.factor_response import factor_response
+from lowerbound.trust.corrections.linear_response.gaussian_response import gaussian_response
+from lowerbound.trust.corrections.linear_response.own_scales import OwnScales
+from lowerbound.trust.corrections.linear_response.reordered import reordered
 
 MOST = 3000  # numbers whose covariance is held as a matrix
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lowerbound as lb
-from lowerbound.check import judging
-from lowerbound.check.against import against
-from lowerbound.check.drift import drifted
-from lowerbound.check.estimates import measured
 from lowerbound.errors import ConvergenceWarning, TrustWarning
+from lowerbound.trust import judging
+from lowerbound.trust.against import against
+from lowerbound.trust.drift import drifted
+from lowerbound.trust.estimates import measured
 
 pytestmark = pytest.mark.judged
 

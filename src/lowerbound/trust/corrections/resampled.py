@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from lowerbound.check.against import Against
-from lowerbound.check.corrections.improved import Improved
-from lowerbound.check.estimates import proposed, weighted
 from lowerbound.errors import FewWeightsError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
+from lowerbound.trust.against import Against
+from lowerbound.trust.corrections.improved import Improved
+from lowerbound.trust.estimates import proposed, weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
 FEWEST = 100  # finite weights, and effective draws below which moments are noise

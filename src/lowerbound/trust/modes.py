@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lowerbound.check.against import Against
 from lowerbound.result.verdicts import Drawn
+from lowerbound.trust.against import Against
 
 COUNTS = 3.0  # nats below the best: a twentieth of its mass
 DEEP = 1.0  # nats that a valley between two modes is below both

@@ -12,9 +12,6 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.check.against import against
-from lowerbound.check.corrections.collapsed import collapsed
-from lowerbound.check.corrections.suited import suited
 from lowerbound.data import eight_schools
 from lowerbound.errors import (
     FewWeightsError,
@@ -26,6 +23,9 @@ from lowerbound.errors import (
     UnjudgedError,
     UnsupportedModelError,
 )
+from lowerbound.trust.against import against
+from lowerbound.trust.corrections.collapsed import collapsed
+from lowerbound.trust.corrections.suited import suited
 from tests.models.zoo import CASES
 
 COVARIANCE = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 2.0]])
@@ -137,7 +137,7 @@ def test_linear_response_puts_the_scale_of_a_hierarchy_right(taught):
 
 
 def test_many_statistics_by_conjugate_gradients(monkeypatch, mixed):
-    from lowerbound.check.corrections.linear_response import factor_response
+    from lowerbound.trust.corrections.linear_response import factor_response
 
     dense = lb.correct(mixed, "linear-response")
     monkeypatch.setattr(factor_response, "DENSE", 10)

@@ -18,12 +18,6 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.check.against import Against
-from lowerbound.check.corrections.chains import mixing
-from lowerbound.check.corrections.collapsed import collapsed
-from lowerbound.check.corrections.improved import Improved
-from lowerbound.check.corrections.suited import suited
-from lowerbound.check.corrections.trajectories import CHAINS, WARM, Density, trajectories
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.bounded_loops import has_open_loops
 from lowerbound.errors import FewWeightsError
@@ -31,6 +25,12 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, cov
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.methods.gaussian.target import is_quick
 from lowerbound.rewrite.noncentred import centring
+from lowerbound.trust.against import Against
+from lowerbound.trust.corrections.chains import mixing
+from lowerbound.trust.corrections.collapsed import collapsed
+from lowerbound.trust.corrections.improved import Improved
+from lowerbound.trust.corrections.suited import suited
+from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
 CERTIFIED = 8  # of them at which a factor that is integrated out must give log p again
