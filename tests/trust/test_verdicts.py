@@ -237,3 +237,22 @@ def test_what_log_p_raises_at_draws_costs_no_fit(monkeypatch):
     fit = lb.fit(rate, np.array([30.0]), method=lb.Gaussian())
     assert fit.verdict.trust == "means"
     assert "RuntimeError" in fit.verdict.reason
+
+
+def test_the_marginal_of_some_factors_has_their_moments():
+    def mixture(x):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", len(x)):
+            c = numpyro.sample("c", dist.Bernoulli(0.5))
+            tau = 1.0 + c
+            numpyro.sample("x", dist.Normal(w, tau), obs=x)
+        numpyro.sample("v", dist.Gamma(2.0, 2.0))
+
+    x = np.array([-1.2, -0.8, 1.1, 0.9, 1.3])
+    with lb.computing(verdicts=False):
+        fit = lb.fit(mixture, x, method=lb.CAVI())
+    family, parameters = fit.q.family.without(fit.q.parameters, ["c"])
+    for site in ("w", "v"):
+        mean, variance = family.moments(parameters, site)
+        assert_allclose(mean, fit.mean(site))
+        assert_allclose(np.sqrt(variance), fit.sd(site))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -92,7 +92,7 @@ class MeanField:
             return None
         key = ("without", *sorted(sites))
         if key not in self.compiled:
-            blocks = tuple(self.blocks[n] for n in kept)
+            blocks = tuple(replace(self.blocks[n], number=i) for i, n in enumerate(kept))
             self.compiled[key] = MeanField(blocks, tuple(self.families[n] for n in kept))
         return self.compiled[key], tuple(naturals[n] for n in kept)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
-from lowerbound.cost import machine
+from lowerbound.cost import AFFORDABLE, machine
 from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning, UnjudgedError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
@@ -27,6 +27,7 @@ MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a f
 NEAR = 0.8  # of these: estimates have errors too
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
 SAME = 0.1  # nats between equal optima of coordinate ascent
+MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
 MOST_NUMBERS = 5_000_000  # in all draws together
 SHARE, LEAST = 0.2, 0.25  # of the seconds of the fit that a verdict may take; seconds in any case
@@ -57,6 +58,8 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
         return EXACT
     if not fit.sites:
         return Verdict("all", "there is nothing to infer")
+    if took > LONG and not fit.converged:
+        return _unmeasured(fit, "it has taken all the time that there was")
     try:
         with np.errstate(all="ignore"), one_thread():
             verdict = _measured(fit, took, model)
@@ -83,11 +86,11 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
 def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
     """What draws of q say within the time; None where there is not enough of it."""
     began = time.perf_counter()
-    seconds = max(SHARE * took, LEAST)
+    seconds = min(max(SHARE * took, LEAST), MOST)
     judge = against(fit, model)
     drawn = fit.answer.drawn
     if drawn is None:
-        if _expected(judge) > max(took, 1.0):
+        if _expected(judge) > min(max(took, 1.0), MOST):
             return None
         count = min(DRAWS, MOST_NUMBERS // max(judge.coordinates.size, 1))
         if count < FEWEST:
