@@ -135,9 +135,10 @@ def process(address: str, rank: int, folder: str) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    if sys.argv[1] == "four":
-        four(*sys.argv[2:])
-    elif sys.argv[1] == "minibatches":
-        minibatches(*sys.argv[2:])
-    else:
-        process(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    with lb.computing(verdicts=False):
+        if sys.argv[1] == "four":
+            four(*sys.argv[2:])
+        elif sys.argv[1] == "minibatches":
+            minibatches(*sys.argv[2:])
+        else:
+            process(sys.argv[2], int(sys.argv[3]), sys.argv[4])

@@ -30,7 +30,7 @@ SECONDS = 240
 
 
 def start(*arguments: str, flags: str = "") -> subprocess.Popen[str]:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.compute.many_devices", *arguments],

@@ -245,11 +245,12 @@ WAYS = (
         "auto: conditioned", "auto", zoo.SCHOOLS, rung="conditioned", alike="CAVI, given one scalar"
     ),
     Way(
-        "auto: a Gaussian, conditioned",
+        "auto: integrated",
         "auto",
         zoo.OVERDISPERSED,
-        rung="conditioned",
-        alike="Gaussian, given a scalar",
+        "other",
+        rung="integrated",
+        alike="Integrated",
     ),
     Way(
         "auto: coordinate ascent",
@@ -307,11 +308,10 @@ WAYS = (
 EVERY = tuple(way.name for way in WAYS)
 GRIDS = ("CAVI, given one scalar", "CAVI, given two scalars")
 EXACT_PARAMETERS = ("CAVI, parameters", "CAVI, parameters, one too many", "auto: parameters")
-INTEGRATED = ("Integrated",)
+INTEGRATED = ("Integrated", "auto: integrated")
 GRADIENTS = ("EM", "auto: parameters by gradients")
 GAUSSIANS = (
     *(name for name in EVERY if name.startswith("Gaussian")),
-    "auto: a Gaussian, conditioned",
     "auto: Gaussian of some sites",
     "auto: Gaussian",
     "auto: summed out",
@@ -332,7 +332,10 @@ REFUSED: Listed = {
         ),
     },
     "verdict": {
-        "keeps the factors of global sites alone": ("SVI", "auto: a stream"),
+        "keeps the factors of global sites alone": (
+            *(name for name in EVERY if name.startswith("SVI")),
+            "auto: a stream",
+        ),
         "q has no density of": ("Gaussian, score functions", "auto: score functions"),
         "4096 states": ("Gaussian, some sites", "auto: Gaussian of some sites"),
     },
@@ -343,9 +346,7 @@ REFUSED: Listed = {
     },
     "local": {
         ROWLESS: ("Gaussian, structured",),
-        "of new rows have no factor of their own: they enter 'y' through": (
-            "auto: a Gaussian, conditioned",
-        ),
+        "of new rows have no factor of their own: they enter 'y' through": ("auto: integrated",),
         "The model has no local latent sites": tuple(
             way.name for way in WAYS if not way.example.local and way.name != "Gaussian, structured"
         ),

@@ -289,7 +289,7 @@ OVERDISPERSED = Example(
     {"x": U, "y": RNG.poisson(np.exp(0.5 + 0.5 * U + 0.4 * RNG.normal(size=24)))},
     {"level": (), "slope": (), "curve": (), "sigma": (), "eps": (24,)},
     {"sum": lambda draws: draws["level"] + draws["slope"]},
-    outcomes=COUNTS,
+    outcomes=np.arange(400),
     local=("eps",),
 )
 CHAIN = Example(

@@ -221,6 +221,11 @@ class Fit:
         assert self.call.args is not None, "a fit without its data has no model"
         return trace_model(self.program, self.call.args, self.call.kwargs, self.answer.plate)
 
+    def own_model(self) -> Model:
+        """The model as it was given, traced anew: without auxiliary sites."""
+        assert self.call.args is not None, "a fit without its data has no model"
+        return trace_model(self.original, self.call.args, self.call.kwargs, self.answer.plate)
+
     @property
     def program(self) -> Callable[..., Any]:
         """The model as it was fitted: its parameters fixed, its augmented sites rewritten."""

@@ -45,7 +45,7 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
     """Deterministic sites and completed observations, for draws of the latent ones."""
     if not fit.has_data:
         return {}
-    model = fit.model()
+    model, values = fit.own_model(), fit.own_sites(values)
     if not fit.whole:
         return _from_global(model, values)
     extra: dict[str, jax.Array] = {}
@@ -60,9 +60,8 @@ def derived_sites(fit: Fit, values: Values, key: jax.Array) -> dict[str, jax.Arr
     if model.deterministic:
         extra = once(of_each)(dict(values), data)
     for name, mask in model.missing.items():
-        own = fit.own_sites(values)
         count = len(next(iter(values.values())))
-        drawn = predictive_draws(fit.original, model.arguments, own, key, (name,), count)[name]
+        drawn = predictive_draws(fit.original, model.arguments, values, key, (name,), count)[name]
         first = {n: v[0] for n, v in values.items()}
         observed = model.run(first, data)[name]
         where = mask.reshape(mask.shape + (1,) * (drawn.ndim - 1 - mask.ndim))

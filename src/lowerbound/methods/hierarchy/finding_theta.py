@@ -88,7 +88,9 @@ class _Roles:
             elif (ends := bounds(coordinates, name)) is not None:
                 size = int(np.prod(coordinates.shapes[name], dtype=int))
                 near = min(float(np.min(np.abs(end))) for end in ends) <= NEAR
-                (near_bounds if near and size <= SMALL else straight).append(name)
+                positive = near and not np.isfinite(ends).all()  # many of them reach their bound
+                many = bent if positive else straight
+                (near_bounds if near and size <= SMALL else many).append(name)
             else:
                 theta.append(name)
         roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent))
