@@ -114,7 +114,7 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(capsys):
     code, printed = re.findall(r"```(?:python)?\n(import.*?|CAVI.*?)```", README, re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     # Seconds and megabytes are those of the machine; an estimate of an error has one of its own.
-    estimates = r"about \S+ s and \S+ MB|about 0\.[78]\d times"
+    estimates = r"about \S+ s and \S+ MB|0\.\d+ posterior sds and sds within \d+%"
     found, printed = (
         re.sub(estimates, "about so much", text) for text in (capsys.readouterr().out, printed)
     )

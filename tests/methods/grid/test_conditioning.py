@@ -19,6 +19,7 @@ from lowerbound.methods.grid.lattice import filled, lattice_for
 from lowerbound.model import trace_model
 from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
+from lowerbound.trust.judging import with_verdict
 from tests.laws.compilations import counted
 
 
@@ -26,7 +27,7 @@ def run(model, *args, condition, start=None, budget=None, seed=0, **kwargs) -> l
     method = lb.Given(condition, lb.CAVI(init=start or "auto"))
     planned = method.plan(Problem(model, args, kwargs, seed))
     planned.budget = budget or planned.budget
-    return carry_out(planned, method)
+    return with_verdict(carry_out(planned, method), took=0.0)
 
 
 def moments(fit: lb.Fit, site: str) -> tuple[np.ndarray, np.ndarray]:

@@ -90,6 +90,7 @@ def test_text(fitted):
     )
     assert lines[1:] == [
         "  stopped: ran the 60 steps",
+        f"  {fitted.verdict}",
         "  pi: Dirichlet, shape (3,)",
         "  tau: Normal-Gamma(mu, tau), shape (3, 2)",
         "  mu: Normal-Gamma(mu, tau), shape (3, 2)",

@@ -93,19 +93,17 @@ class ExactGrids(Grids):
 
     def __init__(self, problem: Problem, sites: tuple[str, ...], method: CAVI) -> None:
         self.problem, self.sites, self.method = problem, sites, method
-        rest = None
+        rest, self.closed = None, True  # where nothing is left
         if len(sites) < len(problem.model.latent):
             with jax.enable_x64(True):
-                rest = make_plan(self.given, derived(self.given))
+                joint = derived(self.given)
+                rest, self.closed = make_plan(self.given, joint), joint.structure.is_posterior
         self.plan = plan_on_grid(problem.model, rest, sites)
 
     @property
     def exact(self) -> bool:
         """Whether one factor of a closed form has all the rest, or nothing is left."""
-        if len(self.sites) == len(self.problem.model.latent):
-            return True
-        with jax.enable_x64(True):
-            return derived(self.given).structure.is_posterior
+        return self.closed
 
     def solver(self) -> Solver:
         """What solves the rest."""
