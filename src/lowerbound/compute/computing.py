@@ -58,7 +58,8 @@ def computing(
     devices: spread the rows of the data over a number of devices, "all" (of all processes), a
         sequence of JAX devices or a mesh of one axis; by default one device.
     verdicts: False leaves out the comparison of q with the posterior, which takes a few percent of
-        most fits and as long as a small one by coordinate ascent; `fit.verdict` then says that nothing is known, and `lb.check(fit)` makes up for it.
+        most fits, and as long as a small one by coordinate ascent; `fit.verdict` then says that
+        nothing is known, and `lb.check(fit)` makes up for it.
 
     >>> with lb.computing(precision="float32"):
     ...     fit = lb.fit(coin, np.array([1, 0, 1]))
