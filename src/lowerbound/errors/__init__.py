@@ -14,8 +14,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `programs` | what the NumPyro program says |
 | `derivation` | log p is no function of statistics, or no certified one |
 | `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
-| `convergence` | a fit is not what was planned |
-| `doubts` | a fit cannot be judged, or not be trusted |
+| `doubts` | a fit is not what was planned, cannot be judged, or not be trusted |
 | `remedies` | a fit cannot be corrected, or not well |
 | `resources` | the machine lacks memory, time or a kernel |
 | `storage` | files that the library writes and reads back |
@@ -47,7 +46,6 @@ from lowerbound.errors.breakdown import (
     PoorIntegralError,
     ZeroDensityError,
 )
-from lowerbound.errors.convergence import ConvergenceWarning, LadderWarning
 from lowerbound.errors.corpora import (
     CorpusError,
     CorpusTypeError,
@@ -63,7 +61,13 @@ from lowerbound.errors.derivation import (
     Residual,
     UncertifiedError,
 )
-from lowerbound.errors.doubts import NotIdentifiedWarning, TrustWarning, UnjudgedError
+from lowerbound.errors.doubts import (
+    ConvergenceWarning,
+    LadderWarning,
+    NotIdentifiedWarning,
+    TrustWarning,
+    UnjudgedError,
+)
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,

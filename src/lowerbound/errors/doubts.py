@@ -1,4 +1,4 @@
-"""Judging a fit: what stands in the way of it, and what it has found."""
+"""Doubts about a fit: it did not converge or go as planned, is off, or cannot be judged."""
 
 from __future__ import annotations
 
@@ -34,4 +34,21 @@ class NotIdentifiedWarning(LowerboundWarning):
             "so that its variance and that of the noise are seen as a sum.\n"
             "Their priors alone tell them apart. Drop the effect or fix a scale, unless these "
             "priors are meant."
+        )
+
+
+class ConvergenceWarning(LowerboundWarning):
+    """A fit stopped before it converged."""
+
+    def __init__(self, reason: str, remedy: str = "Raise the limit, or loosen tolerance.") -> None:
+        super().__init__(f"The fit stopped before it converged: {reason}.\n{remedy}")
+
+
+class LadderWarning(LowerboundWarning):
+    """A rung of the ladder did not hold when it was tried, and the next one was taken."""
+
+    def __init__(self, tried: str, reason: str, taken: str) -> None:
+        super().__init__(
+            f"The rung '{tried}', which lb.explain names, was given up: {reason} The fit "
+            f"is that of the rung '{taken}' instead; fit.plan says what it did."
         )

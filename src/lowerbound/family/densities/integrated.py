@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -25,20 +24,12 @@ from numpyro.distributions import Distribution
 
 from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
-from lowerbound.family.numerics.smoothed import Smoothed
-from lowerbound.family.numerics.surrogate import additive_kernel
-from lowerbound.family.sparse.elimination import Factor, Pattern
+from lowerbound.family.densities.held_points import BANDWIDTH, COMPONENTS, FEWEST, HeldPoints
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]
-COMPONENTS = 512  # of the marginal law of a hyperparameter
-BANDWIDTH = 0.15  # of each of them, in sds
-PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
-WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
-FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
 NODES = 10  # of the quadrature of an element that is not Gaussian itself
 DRAWS = 8192  # where its elements are not transformed one by one
-AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,164 +242,16 @@ class Integrated:
     def _part(self, site: str) -> slice:
         return dict(self._parts(self.rest))[site]
 
-    def _held(self, parameters: Parameters) -> _Held:
+    def _held(self, parameters: Parameters) -> HeldPoints:
         """The parameters made ready, kept for the next call."""
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(parameters)):
             raise TypeError("a density of hyperparameters is computed on the host, not traced")
         known = self.prepared.get("held")
         if known is None or known.parameters is not parameters:
-            known = _Held.of(parameters, self.prepared.get("pattern"))
+            known = HeldPoints.of(parameters, self.prepared.get("pattern"))
             self.prepared["held"] = known
-        ready: _Held = known
+        ready: HeldPoints = known
         return ready
-
-
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """Parameters as they are computed with. s: (m, k), the points in standardised coordinates."""
-
-    parameters: Parameters
-    known_pattern: Pattern | None
-    smoothed: Smoothed
-    s: np.ndarray
-    loc: np.ndarray
-    precision: np.ndarray
-    anchors: np.ndarray
-    variance: np.ndarray
-    slopes: np.ndarray
-    stretches: np.ndarray
-    inverse: np.ndarray
-    lengths: np.ndarray
-    shares: np.ndarray
-
-    @classmethod
-    def of(cls, parameters: Parameters, pattern: Pattern | None) -> _Held:
-        smoothed = Smoothed.of(parameters["theta"])
-        s = smoothed.placed.inward(np.asarray(parameters["t"]))
-        own = [f.name for f in fields(cls)][4:]
-        arrays = {name: np.asarray(parameters[name]) for name in own}
-        return cls(parameters, pattern, smoothed, s, **arrays)
-
-    @cached_property
-    def pattern(self) -> Pattern:
-        """Where the precision has entries, and how it is factored."""
-        if self.known_pattern is not None:
-            return self.known_pattern
-        rows, columns, groups = (np.asarray(self.parameters[n]) for n in PATTERN)
-        return Pattern.of(rows, columns, len(groups), groups)
-
-    @cached_property
-    def kernel_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Places t and widths of narrow laws whose equal mixture has the moments of q(t)."""
-        smoothed = self.smoothed
-        # In the order of one coordinate, so that its quantiles are even.
-        order = np.argsort(smoothed.nodes[:, 0], kind="stable")
-        total = np.cumsum(smoothed.weights[order])
-        goal = (np.arange(COMPONENTS) + 0.5) / COMPONENTS * total[-1]
-        chosen = order[np.minimum(np.searchsorted(total, goal), len(order) - 1)]
-        t = smoothed.placed.outward(smoothed.nodes[chosen])
-        sd = np.sqrt(np.diag(smoothed.covariance))
-        standard = (t - t.mean(axis=0)) / t.std(axis=0)
-        shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
-        return shrunk, BANDWIDTH * sd
-
-    def factor(self, anchor: int) -> Factor:
-        """The factor of the precision at an anchor."""
-        found = self.pattern.factor(self.precision[anchor])
-        assert found is not None, "a stored precision is not positive definite"
-        return found
-
-    def nearest(self, s: np.ndarray) -> np.ndarray:
-        """The anchor whose cell each row of s is in."""
-        anchors = self.s[self.anchors]
-        squares = (anchors**2).sum(axis=1) - 2 * s @ anchors.T
-        return np.asarray(squares.argmin(axis=1))
-
-    def features(self, s: np.ndarray) -> np.ndarray:
-        """What means and log sds of z are linear in, at rows of s: (n, 1 + k + m)."""
-        kernel = additive_kernel(s, self.s, self.lengths, self.shares)
-        return np.concatenate([np.ones((len(s), 1)), s, kernel @ self.inverse], axis=1)
-
-    def means(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
-        """The means of some entries of z at rows of s."""
-        found: np.ndarray = self.features(s) @ self._linear(self.loc, self.slopes, part)
-        return found
-
-    def log_sds(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
-        """The log sds of some entries of z at rows of s."""
-        known = 0.5 * np.log(self.variance[:, part])
-        found = self.features(s) @ self._linear(known, self.stretches[:, part], slice(None))
-        inside: np.ndarray = np.clip(found, known.min(axis=0) - WIDEST, known.max(axis=0) + WIDEST)
-        return inside
-
-    def _linear(self, known: np.ndarray, slopes: np.ndarray, part: slice) -> np.ndarray:
-        """The coefficients of the features: a constant, slopes, and what is left at the points."""
-        rest = known[:, part] - self.s @ slopes[:, part]
-        middle = np.median(rest, axis=0)
-        return np.concatenate([middle[None], slopes[:, part], rest - middle])
-
-    def few_nodes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first nodes s of q(theta), of low discrepancy, and their weights, of sum one."""
-        weights = self.smoothed.weights[:count]
-        return self.smoothed.nodes[:count], weights / weights.sum()
-
-    @cached_property
-    def _feature_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        s, weights = self.few_nodes(len(self.smoothed.nodes) // 4)
-        features = self.features(s)
-        mean = weights @ features
-        away = features - mean
-        return mean, (away * weights[:, None]).T @ away
-
-    def moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of some entries of z."""
-        mean, spread = self._feature_moments
-        linear = self._linear(self.loc, self.slopes, part)
-        between = (linear * (spread @ linear)).sum(axis=0)
-        count = max(FEWEST, min(MOST, AT_ONCE // max(linear.shape[1], 1)))
-        s, weights = self.few_nodes(count)
-        within = weights @ np.exp(2 * self.log_sds(s, part))
-        return mean @ linear, between + within
-
-    def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draws of z at rows of t."""
-        s = self.smoothed.placed.inward(t)
-        nearest = self.nearest(s)
-        drawn = self.means(s)
-        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[self.anchors[nearest]])
-        size = drawn.shape[1]
-        if not size:
-            return drawn
-        most = max(1, AT_ONCE // size)
-        for anchor in np.unique(nearest):
-            own = np.flatnonzero(nearest == anchor)
-            factor = self.factor(int(anchor))
-            for start in range(0, len(own), most):
-                some = own[start : start + most]
-                normals = rng.standard_normal((size, len(some)))
-                drawn[some] += scales[some] * factor.coloured(normals).T
-        return drawn
-
-    def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Log q(z | t) of rows."""
-        if not z.shape[1] or not len(t):
-            return np.zeros(len(t))
-        s = self.smoothed.placed.inward(t)
-        nearest = self.nearest(s)
-        scales = self.log_sds(s) - 0.5 * np.log(self.variance[self.anchors[nearest]])
-        error = (z - self.means(s)) * np.exp(-scales)
-        rows, columns = self.pattern.rows, self.pattern.columns
-        twice = np.where(rows == columns, 1.0, 2.0)
-        found = np.empty(len(t))
-        for anchor in np.unique(nearest):
-            own = np.flatnonzero(nearest == anchor)
-            entries = twice * self.precision[anchor]
-            log_det = self.factor(int(anchor)).log_det
-            for row in own:
-                square = float(entries @ (error[row, rows] * error[row, columns]))
-                found[row] = 0.5 * (log_det - square)
-        found -= scales.sum(axis=1) + 0.5 * z.shape[1] * math.log(2 * math.pi)
-        return found
 
 
 def _by_element(transform: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.densities.integrated import PATTERN, Integrated
+from lowerbound.family.densities.held_points import PATTERN
+from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import Pattern
