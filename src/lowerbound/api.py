@@ -14,7 +14,7 @@ from typing import Any
 
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
-from lowerbound.cost import AFFORDABLE, at_most
+from lowerbound.cost import AFFORDABLE, Stopwatch, at_most
 from lowerbound.errors import (
     BoundReachedError,
     LadderWarning,
@@ -77,7 +77,7 @@ def fit(
     check_reserved(model)
     if until not in (None, "trusted"):
         raise SettingError("fit", "until", until, '"trusted" or None')
-    began = time.perf_counter()
+    watch = Stopwatch()
     with heard():
         problem = Problem(model, args, kwargs, seed, current())
         with at_most(AFFORDABLE) if is_auto(method) else nullcontext():
@@ -85,9 +85,9 @@ def fit(
         check_abilities(found.method, problem, checkpoint is not None)
         kept = as_checkpoint(checkpoint)
         keep = start_keeping(kept, problem, found.method, found.lines)
-        fitted = _climbed(found, method, progress, keep, began)
-        took = time.perf_counter() - began
-        fitted = with_verdict(fitted, took, _program(found), quiet=until is not None)
+        fitted = _climbed(found, method, progress, keep, watch.began)
+        took = watch.seconds
+        fitted = with_verdict(fitted, watch.own_seconds, _program(found), quiet=until is not None)
     fitted = replace(fitted, plan=replace(fitted.plan, took=took))
     return fitted if until is None else trusted(fitted)
 
@@ -168,9 +168,9 @@ def resume(
     with heard():
         run = interrupted(directory, Problem(model, args, kwargs), VALUES)
         planned = run.method.plan(run.problem)
-        began = time.perf_counter()
+        watch = Stopwatch()
         fitted = carry_out(planned, run.method, progress, run.keep, run.progress)
-        fitted = with_verdict(fitted, time.perf_counter() - began)
+        fitted = with_verdict(fitted, watch.own_seconds)
         return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
 
 

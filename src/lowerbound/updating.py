@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,8 @@ import jax
 from lowerbound.ascent import State
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
-from lowerbound.errors import ArgumentError
+from lowerbound.cost import Stopwatch
+from lowerbound.errors import ArgumentError, NotAFitError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.rewriting.carried import Carried
@@ -52,6 +52,8 @@ def update(
     >>> float(fit.mean("p").round(3))
     0.778
     """
+    if not isinstance(fit, Fit):
+        raise NotAFitError("update", fit)
     if not args and not kwargs:
         raise ArgumentError(
             "update got no new rows.\nExpected data arguments of the model after the fit: "
@@ -63,9 +65,9 @@ def update(
         call = old.call_with(args, kwargs)
         problem = Problem(fit.call.function, *call, seed, current())
         planned = _planned(problem, old, chosen, note)
-        began = time.perf_counter()
+        watch = Stopwatch()
         fitted = carry_out(planned, chosen, progress)
-        return with_verdict(fitted, time.perf_counter() - began)
+        return with_verdict(fitted, watch.own_seconds)
 
 
 def _of_rows(method: Any, fit: Fit) -> ByRows:

@@ -11,10 +11,12 @@ from numpy.testing import assert_allclose
 
 import lowerbound as lb
 from lowerbound.errors import ConvergenceWarning, TrustWarning
+from lowerbound.methods.gaussian.target import Target
 from lowerbound.trust import judging
 from lowerbound.trust.against import against
 from lowerbound.trust.drift import drifted
 from lowerbound.trust.estimates import measured
+from lowerbound.trust.judging import judged
 
 pytestmark = pytest.mark.judged
 
@@ -78,7 +80,7 @@ def test_an_exact_q_is_trusted_without_a_look():
     judge = against(fit)
     drawn = judge.drawn(64)
     assert_allclose(drawn.log_ratios, fit.elbo, rtol=1e-9)  # constant weights are perfect
-    evidence = measured(judge, drawn, fit.elbo, 1.0)
+    evidence = measured(judge, drawn, fit.elbo, 1000)
     assert evidence.k_hat == 0.0
     assert evidence.efficiency == pytest.approx(1.0)
 
@@ -256,3 +258,40 @@ def test_the_marginal_of_some_factors_has_their_moments():
         mean, variance = family.moments(parameters, site)
         assert_allclose(mean, fit.mean(site))
         assert_allclose(np.sqrt(variance), fit.sd(site))
+
+
+def test_a_verdict_does_not_hang_on_the_clock(monkeypatch):
+    root = gaussian(6, 4)
+    with lb.computing(verdicts=False):
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"))
+    quick = judged(fit, 0.1)
+    pace = Target.seconds
+    monkeypatch.setattr(Target, "seconds", lambda target, points: 5 * pace(target, points))
+    assert judged(fit, 7.0) == quick  # a machine that others use
+    assert quick.evidence.by == "proposals"
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda fit: lb.check({}), "check got dict.\nExpected a fit"),
+        (lambda fit: lb.correct({}, "psis"), "correct got dict.\nExpected a fit"),
+        (lambda fit: lb.update({}, np.ones(3)), "update got dict.\nExpected a fit"),
+        (lambda fit: lb.check(fit, seconds="x"), "check got seconds='x'.\nExpected a number above"),
+        (lambda fit: lb.check(fit, seconds=-1), "check got seconds=-1.\nExpected a number above 0"),
+        (lambda fit: lb.correct(fit, "mcmc"), "correct got how='mcmc'.\nExpected one of 'linear"),
+        (lambda fit: lb.correct(fit, "psis", draws=3), "draws=3.\nExpected an integer of at least"),
+        (lambda fit: _computing(verdicts="no"), "computing got verdicts='no'.\nExpected True or"),
+    ],
+)
+def test_bad_input_is_an_error_before_work(call, text):
+    with lb.computing(verdicts=False):
+        fit = lb.fit(rate, np.array([3.0]))
+    with pytest.raises(lb.errors.ArgumentError) as error:
+        call(fit)
+    assert text in str(error.value)
+
+
+def _computing(**settings):
+    with lb.computing(**settings):
+        pass

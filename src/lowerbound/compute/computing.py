@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from lowerbound.compute.devices import Placement, placement
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import ArgumentError, SettingError
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,8 @@ class Computing:
                 f"computing got precision={self.precision!r}.\n"
                 'Expected "float32", "float64" or None.'
             )
+        if not isinstance(self.verdicts, bool):
+            raise SettingError("computing", "verdicts", self.verdicts, "True or False")
 
     def placement(self) -> Placement | None:
         """The devices over which rows are spread; None for one."""

@@ -10,6 +10,7 @@ from lowerbound.cost.jaxpr_cost import numbers_computed, peak_bytes, products_co
 from lowerbound.cost.memory import Limits, limits
 from lowerbound.cost.parts import affordable_count, check_fits, mapped, run_bytes
 from lowerbound.cost.speed import Machine, machine
+from lowerbound.cost.stopwatch import Stopwatch
 from lowerbound.cost.work import Alternative, Work
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Work",
     "Alternative",
     "Machine",
+    "Stopwatch",
     "machine",
     "AFFORDABLE",
     "Allowance",

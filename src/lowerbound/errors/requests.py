@@ -62,6 +62,15 @@ class AugmentationError(ArgumentError):
         return cls.of_site(site, where, f"is a latent {law}", f"{expected} augment")
 
 
+class NotAFitError(ArgumentError):
+    """Something else stands where a fit belongs; `caller` is what it was given to."""
+
+    def __init__(self, caller: str, value: Any) -> None:
+        super().__init__(
+            f"{caller} got {type(value).__name__}.\nExpected a fit, as lb.fit(model, ...) returns."
+        )
+
+
 class NotSpreadError(ArgumentError):
     """Devices were asked for, and the rows of the model cannot be told apart."""
 

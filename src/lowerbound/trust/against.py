@@ -6,8 +6,6 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +28,7 @@ from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
 TOGETHER = 512  # rows that are mapped to sites at a time
+SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +44,17 @@ class Against:
         """How the sites lie in u."""
         return self.target.coordinates
 
-    def drawn(self, count: int, seed: int = 0, seconds: float = math.inf) -> Drawn:
-        """Draws of q with log p and log q at each; as many as `seconds` allow, but one batch."""
+    def points_in(self, seconds: float) -> int:
+        """Points of log p that take so many seconds on an ordinary core.
+
+        They are counted, not timed: a verdict is the same when the machine is busy. Where this
+        machine is far slower than an ordinary one, or the count is wrong, they are fewer.
+        """
+        points, pace = int(seconds / self.target.counts.ordinary), self.target.seconds(1)
+        return points if points * pace <= SLOWER * seconds else int(SLOWER * seconds / pace)
+
+    def drawn(self, count: int, seed: int = 0) -> Drawn:
+        """Draws of q with log p and log q at each."""
         family, key = self.family, jax.random.key(seed)
         with jax.enable_x64(True), np.errstate(all="ignore"):
             if isinstance(family, UnconstrainedGaussian):
@@ -57,16 +65,9 @@ class Against:
                 log_q = family.log_prob(self.parameters, values)
                 u, volume = self.placed(values)
                 log_q = log_q + volume
-            vectors, batch, began = np.asarray(u), self.target.batch, 0.0
-            found: list[tuple[np.ndarray, np.ndarray]] = []
-            for start in range(0, count, batch):
-                if found and time.perf_counter() - began > seconds:
-                    break
-                found.append(self.target(vectors[start : start + batch], few=True))
-                began = began or time.perf_counter()  # the first batch compiles
-            log_p, gradients = (np.concatenate(part) for part in zip(*found, strict=True))
-            made = len(log_p)
-        return Drawn(vectors[:made], log_p, gradients, np.asarray(log_q)[:made])
+            vectors = np.asarray(u)
+            log_p, gradients = self.target(vectors, few=True)
+        return Drawn(vectors, log_p, gradients, np.asarray(log_q))
 
     def values(self, vectors: np.ndarray) -> dict[str, np.ndarray]:
         """The sites at rows u."""

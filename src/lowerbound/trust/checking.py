@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowerbound.compiled import heard
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import NotAFitError, SettingError
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Verdict
 from lowerbound.trust.judging import judged_within
@@ -28,10 +28,8 @@ def check(fit: Fit, seconds: float = 60.0) -> Verdict:
     'all'
     """
     if not isinstance(fit, Fit):
-        raise ArgumentError(
-            f"check got {type(fit).__name__}.\nExpected a fit, as lb.fit(model, ...) returns."
-        )
-    if not seconds > 0:
-        raise ArgumentError(f"check got seconds={seconds!r}.\nExpected a number above 0.")
+        raise NotAFitError("check", fit)
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise SettingError("check", "seconds", seconds, "a number above 0")
     with heard():
         return judged_within(fit, DRAWS, seconds)

@@ -9,7 +9,6 @@ Gaussian of full covariance would have (by Stein's identity, its mean -E[grad lo
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,8 +72,8 @@ def weighted(values: Values, vectors: np.ndarray, log_ratios: np.ndarray) -> Wei
     return Weighted(kept, vectors[fine], log_weights, k_hat, log_mean, error, made)
 
 
-def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: int = 0) -> Evidence:
-    """The evidence from draws of q, and where that takes more, from proposals within `seconds`."""
+def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int = 0) -> Evidence:
+    """The evidence from draws of q, and where that takes more, from log p at so many points."""
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
     count = len(drawn.vectors)
@@ -82,11 +81,10 @@ def measured(judge: Against, drawn: Drawn, elbo: float, seconds: float, seed: in
     gap = own.log_mean - elbo
     if efficiency >= EVEN and own.tells:
         return Evidence("weights", count, own.k_hat, efficiency, gap, _paired(own))
-    best = proposed(judge, drawn, own, seconds, seed)
+    best = proposed(judge, drawn, own, points, seed)
     if best is not None:
         off = _compared(values, best)
         return Evidence("proposals", count, own.k_hat, efficiency, best.log_mean - elbo, off)
-    points = int(min(seconds / max(judge.target.seconds(1), 1e-9), 1e9))
     moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
     if moved is not None and moved.accepted > LEAST_ACCEPTED:
         off = _drifted(values, judge.values(moved.vectors), moved.chains)
@@ -191,25 +189,26 @@ def proposed(
     judge: Against,
     drawn: Drawn,
     own: Weighted,
-    seconds: float,
+    points: float,
     seed: int,
     rounds: Sequence[int] = PROPOSALS,
     enough: float = ENOUGH,
 ) -> Weighted | None:
     """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
 
-    It ends when so many effective draws are `enough`. `own` are the weighted draws of q.
+    It ends when so many effective draws are `enough`, or there are so many `points` of log p.
+    `own` are the weighted draws of q.
     """
     dimension = drawn.vectors.shape[1]
     if dimension > MOST_NUMBERS:
         return None
     place = _matched(drawn) or _moments_of(own, drawn)
-    rng, best, began = np.random.default_rng(seed), None, time.perf_counter()
+    rng, best, left = np.random.default_rng(seed), None, points
     for most in rounds:
-        left = seconds - (time.perf_counter() - began)
-        count = most if left > judge.target.seconds(most) else int(left / judge.target.seconds(1))
+        count = int(min(most, left))
         if place is None or count < FEWEST:
             break
+        left -= count
         vectors, log_law = _student(*place, count, rng)
         log_p = judge.target(vectors, few=True)[0]
         found = weighted(judge.values(vectors), vectors, log_p - log_law)

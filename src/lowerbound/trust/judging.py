@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from dataclasses import replace
 
@@ -30,7 +29,8 @@ SAME = 0.1  # nats between equal optima of coordinate ascent
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
 MOST_NUMBERS = 5_000_000  # in all draws together
-SHARE, LEAST = 0.2, 0.25  # of the seconds of the fit that a verdict may take; seconds in any case
+SHARE, LEAST = 0.2, 0.4  # of the seconds of the fit that a verdict may take; seconds in any case
+STEP = 4.0  # by which longer fits get more: not by a little, which would be the machine's mood
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
 
@@ -78,15 +78,16 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
         return EXACT
     with np.errstate(all="ignore"), one_thread():
         judge = against(fit)
-        drawn = judge.drawn(draws, fit.seed + 1, seconds / 2)
-        evidence = measured(judge, drawn, fit.elbo, seconds / 2, fit.seed + 1)
+        points = judge.points_in(seconds / 2)
+        drawn = judge.drawn(max(min(draws, points), FEWEST), fit.seed + 1)
+        points = judge.points_in(seconds / 2)  # the clock has seen some
+        evidence = measured(judge, drawn, fit.elbo, points, fit.seed + 1)
         return _concluded(fit, judge, drawn, evidence)
 
 
 def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
     """What draws of q say within the time; None where there is not enough of it."""
-    began = time.perf_counter()
-    seconds = min(max(SHARE * took, LEAST), MOST)
+    seconds = _granted(took)
     judge = against(fit, model)
     drawn = fit.answer.drawn
     if drawn is None:
@@ -95,9 +96,14 @@ def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
         count = min(DRAWS, MOST_NUMBERS // max(judge.coordinates.size, 1))
         if count < FEWEST:
             return None
-        drawn = judge.drawn(count, seconds=seconds)
-    left = max(seconds - (time.perf_counter() - began), seconds / 2)
-    return _concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, left))
+        drawn = judge.drawn(max(min(count, judge.points_in(seconds)), FEWEST))
+    return _concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, judge.points_in(seconds)))
+
+
+def _granted(took: float) -> float:
+    """The seconds of an ordinary core that the verdict of a fit may take, in large steps."""
+    steps = math.floor(math.log(max(SHARE * took / LEAST, 1.0), STEP))
+    return min(LEAST * STEP**steps, MOST)
 
 
 def _expected(judge: Against) -> float:

@@ -41,6 +41,8 @@ POINT = "the log density with its gradient at one point"
 QUICK_BELOW = 15_000  # numbers computed for one point; programs of more are optimised
 QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer programs of small steps
 UNROLLED = 10_000  # operations whose compilation is foreseen
+POINT_SECONDS = 2e-6  # on an ordinary core: of a point in a batch, and more of each part of it:
+PART_SECONDS = (20e-9, 2e-9, 0.2e-9)  # an operation, a number, a product of two
 _programs: Kept[dict[object, Any]] = Kept(32)
 
 
@@ -49,7 +51,7 @@ class Target:
     """f(u) = log p(x, z(u)) + log |dz/du| of one model with its data.
 
     `closed` is the traced f(u, data) in the precision `dtype`, and `arguments` the data in that;
-    `compiled` holds what equal programs share.
+    `counts` is what one point costs, and `compiled` holds what equal programs share.
     """
 
     coordinates: Coordinates
@@ -58,6 +60,7 @@ class Target:
     closed: ClosedJaxpr
     dtype: np.dtype[Any]
     batch: int
+    counts: Counts
     compiled: dict[object, Any]
 
     @property
@@ -183,7 +186,7 @@ def target_for(
         with in_precision(dtype):
             both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
-    return Target(coordinates, data, arguments, closed, dtype, batch, compiled)
+    return Target(coordinates, data, arguments, closed, dtype, batch, found, compiled)
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,13 @@ class Counts:
     size: int
     data: int
     products: int = 0
+
+    @property
+    def ordinary(self) -> float:
+        """Seconds of a value with its gradient on an ordinary core: the same on every machine."""
+        return POINT_SECONDS + float(
+            np.dot((self.operations, self.numbers, self.products), PART_SECONDS)
+        )
 
     @property
     def is_quick(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowerbound.compiled import heard
-from lowerbound.errors import CorrectionWarning, SettingError, UnjudgedError
+from lowerbound.errors import CorrectionWarning, NotAFitError, SettingError, UnjudgedError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.q import Q
 from lowerbound.model import Model, trace_model
@@ -82,6 +82,8 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     >>> round(better.elbo, 3) == round(fit.elbo, 3)
     True
     """
+    if not isinstance(fit, Fit):
+        raise NotAFitError("correct", fit)
     if how not in CORRECTIONS:
         known = ", ".join(repr(name) for name in CORRECTIONS)
         raise SettingError("correct", "how", how, f"one of {known}")
