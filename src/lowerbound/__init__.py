@@ -2,6 +2,8 @@
 
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
+from lowerbound.choosing.compared import Comparison
+from lowerbound.choosing.comparing import compare
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
@@ -38,6 +40,7 @@ __all__ = [
     "SVI",
     "Augmented",
     "Checkpoint",
+    "Comparison",
     "Delta",
     "Details",
     "Fit",
@@ -54,6 +57,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "check",
+    "compare",
     "computing",
     "correct",
     "errors",

@@ -16,6 +16,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `breakdown` | a bound falls or is not finite; no start, mode or mass is found |
 | `doubts` | a fit is not what was planned, cannot be judged, or not be trusted |
 | `remedies` | a fit cannot be corrected, or not well |
+| `studies` | fits that cannot be compared, or programs that cannot be calibrated |
 | `resources` | the machine lacks memory, time or a kernel |
 | `storage` | files that the library writes and reads back |
 
@@ -115,6 +116,7 @@ from lowerbound.errors.storage import (
     ResumeWarning,
     StorageError,
 )
+from lowerbound.errors.studies import DifferentDataError, NoRowsError, NotRepeatableError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -217,6 +219,10 @@ __all__ = [
     "NoDensityError",
     "NotAtOptimumError",
     "UncorrectableError",
+    # studies
+    "DifferentDataError",
+    "NoRowsError",
+    "NotRepeatableError",
     # resources
     "NativeKernelWarning",
     "TooDenseError",

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What was fitted, and how: the program, its arguments, method, seed, and software."""
+    """What was fitted, and how: the program, its arguments, method, seed, and software.
+
+    value: the method itself, where the fit can be made again with it.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] | None  # None when loaded without the data
@@ -48,6 +51,7 @@ class Call:
     method: str
     seed: int
     versions: dict[str, str]
+    value: Any = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -57,7 +57,8 @@ def carry_out(
         stop = course.stop
         answer = planned.finish(course.state, course.trace, stop)
     problem = planned.problem
-    return as_fit(problem, planned.plan, planned.records, repr(method), answer, stop)
+    fit = as_fit(problem, planned.plan, planned.records, repr(method), answer, stop)
+    return replace(fit, call=replace(fit.call, value=method))
 
 
 @contextmanager

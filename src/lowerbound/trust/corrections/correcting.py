@@ -148,7 +148,8 @@ def _assembled(fit: Fit, model: Model, how: str, improved: Improved, seed: int) 
         work=None,
         cheaper=None,
     )
-    found = Fit(answer, fit.stop, plan, replace(fit.call, method=method, seed=seed), sites)
+    call = replace(fit.call, method=method, seed=seed, value=None)
+    found = Fit(answer, fit.stop, plan, call, sites)
     supports: dict[str, Any] = {name: site.support for name, site in model.latent.items()}
     compared = [n for n, s in supports.items() if s is None or not s.is_discrete]
     if sum(math.prod(model.latent[n].shape) for n in compared) > MOST_NUMBERS:
