@@ -259,7 +259,9 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
 
     clock = [0.0]
     monkeypatch.setattr(api, "at_most", noted)
-    monkeypatch.setattr(api, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    timed = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
+    for user in (api, importlib.import_module("lowerbound.cost.stopwatch")):
+        monkeypatch.setattr(user, "time", timed)
     module = importlib.import_module("lowerbound.methods.grid.grids")
     monkeypatch.setattr(module, "refinements", slow)
     with pytest.warns(LadderWarning):
