@@ -63,7 +63,8 @@ def mapped(
 
     if together == count:
         return jax.vmap(one)(leaves)
-    return jax.lax.map(one, leaves, batch_size=together)
+    # Without a batch a branch is a branch: under vmap, even of one point, both are computed.
+    return jax.lax.map(one, leaves, batch_size=together if together > 1 else None)
 
 
 def run_bytes(compiled: Any) -> int:

@@ -2,20 +2,24 @@
 
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.transforms import IdentityTransform
 from scipy import integrate, special, stats
 
 import lowerbound as lb
 from lowerbound.data import eight_schools
 from lowerbound.errors import ArgumentError, ConvergenceWarning
-from lowerbound.methods.grid.conditional import transforms_of
+from lowerbound.family.densities.nothing import Nothing
+from lowerbound.methods.grid.conditional import Solver, transforms_of
 from lowerbound.methods.grid.conditioning import continued
 from lowerbound.methods.grid.lattice import filled, lattice_for
+from lowerbound.methods.grid.profile import BATCH, Profile
 from lowerbound.model import trace_model
 from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
@@ -365,6 +369,33 @@ def test_other_data_of_the_same_shapes_compile_nothing():
             other = everything(second)
         assert other.elbo != one.elbo
         assert compilations == []
+
+
+def test_no_more_points_are_solved_than_are_asked_for():
+    """Batches have one size, for one compilation; what fills them up costs nothing."""
+    solved = []
+
+    class Inner:
+        family = Nothing()
+
+        def first(self, theta):
+            return ()
+
+        def solve(self, theta, parameters, sweeps):
+            def value(a):
+                solved.append(float(a))
+                return np.square(a)
+
+            return (), jax.pure_callback(value, jax.ShapeDtypeStruct((), float), theta["a"])
+
+    solver = Solver(lambda inputs: Inner(), Nothing(), {}, {}, size=1)
+    profile = Profile(solver, ("a",), (IdentityTransform(),))
+    with jax.enable_x64(True):
+        for points in ([3.0], [1.0, 2.0, 4.0], np.arange(BATCH + 2.0)):
+            solved.clear()
+            values = profile.at(np.reshape(points, (-1, 1)))
+            assert values == pytest.approx(np.square(points))
+            assert solved == pytest.approx(points)
 
 
 def test_a_budget_ends_the_grid_and_says_so():

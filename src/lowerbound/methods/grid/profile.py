@@ -1,7 +1,7 @@
 """The profile F(u): the ELBO given theta(u) and log |dtheta/du|, with every value remembered.
 
-Points are solved in batches of one size, so that one program compiles, and each starts from the
-solution at the nearest point that is known.
+Points are solved in batches of one size, so that one program compiles; what fills up a batch is
+passed over. Each starts from the solution at the nearest point that is known.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class Profile:
                 self.transforms,
                 padded,
                 begin,
+                np.arange(BATCH) < count,
                 np.asarray(cold),
                 np.asarray(sweeps),
             )
@@ -129,6 +130,7 @@ class Profile:
         transforms: Transforms,
         points: np.ndarray,
         begin: Parameters,
+        asked: Any,
         cold: Any,
         sweeps: Any,
     ) -> tuple[Parameters, np.ndarray]:
@@ -172,20 +174,29 @@ class Profile:
             transforms: Transforms,
             points: Array,
             begin: Parameters,
+            asked: Array,
             cold: Array,
             sweeps: Array,
         ) -> tuple[Parameters, Array]:
             assert self.solver.inner is not None
             inner = self.solver.inner(inputs)
 
-            def one(u: Array, known: Parameters) -> tuple[Parameters, Array]:
+            def solve(u: Array, known: Parameters) -> tuple[Parameters, Array]:
                 theta, jacobian = self._theta(transforms, u)
                 begin = jax.lax.cond(cold, lambda: inner.first(theta), lambda: known)
                 solution, value = inner.solve(theta, begin, sweeps)
                 return solution, value + jacobian
 
+            def one(u: Array, known: Parameters, asked: Array) -> tuple[Parameters, Array]:
+                found: tuple[Parameters, Array] = jax.lax.cond(
+                    asked, solve, lambda u, known: (known, jnp.asarray(-jnp.inf)), u, known
+                )
+                return found
+
             what = f"the rest of the model, given {' and '.join(self.sites)},"
-            solved: tuple[Parameters, Array] = mapped(one, points, begin, most=together, what=what)
+            solved: tuple[Parameters, Array] = mapped(
+                one, points, begin, asked, most=together, what=what
+            )
             return solved
 
         small = self.solver.size <= QUICK_BELOW
