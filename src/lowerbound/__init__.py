@@ -4,6 +4,7 @@ from lowerbound import errors, plot
 from lowerbound.api import fit, resume
 from lowerbound.choosing.compared import Comparison
 from lowerbound.choosing.comparing import compare
+from lowerbound.choosing.varied import Sweep, sweep
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
@@ -54,6 +55,7 @@ __all__ = [
     "ScoreFunctions",
     "ScoreMatching",
     "StochasticGaussian",
+    "Sweep",
     "Verdict",
     "__version__",
     "check",
@@ -69,5 +71,6 @@ __all__ = [
     "report",
     "resume",
     "stream",
+    "sweep",
     "update",
 ]

@@ -7,7 +7,7 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -174,8 +174,10 @@ def resume(
         return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
 
 
-def check_reserved(model: Callable[..., Any]) -> None:
-    """A model argument with a name that `fit` keeps for itself is an error."""
+def check_reserved(
+    model: Callable[..., Any], reserved: Collection[str] = RESERVED, caller: str = "fit"
+) -> None:
+    """A model argument with a name that `fit`, or another caller, keeps for itself is an error."""
     try:
         names = inspect.signature(model).parameters
     except (TypeError, ValueError):
@@ -183,5 +185,5 @@ def check_reserved(model: Callable[..., Any]) -> None:
     bound = model.keywords if isinstance(model, functools.partial) else {}
     for name, parameter in names.items():
         variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if name in RESERVED and not variable and name not in bound:
-            raise ReservedNameError(name, getattr(model, "__name__", type(model).__name__))
+        if name in reserved and not variable and name not in bound:
+            raise ReservedNameError(name, getattr(model, "__name__", type(model).__name__), caller)

@@ -7,6 +7,7 @@ k-hat, which says whether they carry (Vehtari, Gelman and Gabry 2017).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import jax
@@ -28,7 +29,9 @@ from lowerbound.result.new_rows import log_densities, row_axes, rows_in, rows_of
 from lowerbound.result.summed_rows import summed_densities
 from lowerbound.trust.against import against
 from lowerbound.trust.corrections.resampled import threshold
+from lowerbound.trust.estimates import EVEN, Weighted, proposed, weighted
 
+ROUNDS = 3  # of moving proposals to the posterior
 Values = Mapping[str, Array]
 
 
@@ -69,26 +72,39 @@ def left_out(densities: np.ndarray, log_ratios: np.ndarray) -> tuple[np.ndarray,
 def _draws(
     name: str, fit: Fit, draws: int, seed: int
 ) -> tuple[dict[str, Array], np.ndarray, tuple[str, ...]]:
-    """Draws of q, and log p(x, z) - log q(z) at them up to a constant: 0 where they stand for p."""
+    """Draws, and log p(x, z) at them less their log density up to a constant; 0 where they are
+    those of the posterior, or stand for these.
+    """
     family = fit.q.family
     inner = family.inner if isinstance(family, Summed) else family
-    note = ""
+    why = ""
     if not fit.answer.exact and not isinstance(inner, WeightedDraws):
         try:
-            judge = against(fit)
-            drawn = judge.drawn(draws, seed)
-            values = judge.values(drawn.vectors)
-            k_hat = smoothed_weights(drawn.log_ratios[np.isfinite(drawn.log_ratios)])[1]
-            left = set(fit.own_sites(fit.sites)) - set(values)
-            shared = [n for n in left if fit.sites[n]["scope"] == "global"]
-            if k_hat <= threshold(len(drawn.log_ratios)) and not shared:
-                return {n: jnp.asarray(a) for n, a in values.items()}, drawn.log_ratios, ()
-            note = f"the weights of the posterior over q have the k-hat {k_hat:.1f}"
+            found = _weighted(fit, draws, seed)
         except LowerboundError as error:
-            note = str(error).splitlines()[0].rstrip(".")
+            why = str(error).splitlines()[0].rstrip(".")
+        else:
+            shared = [n for n, s in fit.own_sites(fit.sites).items() if s["scope"] == "global"]
+            if found.tells and all(n in found.values for n in shared):
+                return {n: jnp.asarray(a) for n, a in found.values.items()}, found.log_weights, ()
+            why = f"the weights of the posterior over q have the k-hat {found.k_hat:.1f}"
     every = fit.own_sites(fit.latent_draws(draws, jax.random.key(seed)))
-    notes = (f"Draws of q stand for those of the posterior in '{name}': {note}.",) if note else ()
+    notes = (f"Draws of q stand for those of the posterior in '{name}': {why}.",) if why else ()
     return every, np.zeros(draws), notes
+
+
+def _weighted(fit: Fit, draws: int, seed: int) -> Weighted:
+    """Draws with the weights of the posterior: of q, or of a law around it where that is nearer.
+
+    What leaves a row out comes on top of these weights, so they had better be even.
+    """
+    judge = against(fit)
+    drawn = judge.drawn(draws, seed)
+    own = weighted(judge.values(drawn.vectors), drawn.vectors, drawn.log_ratios)
+    if own.tells and own.size >= EVEN * draws:
+        return own
+    moved = proposed(judge, drawn, own, math.inf, seed, (draws,) * ROUNDS, EVEN * draws)
+    return own if moved is None or moved.size <= own.size else moved
 
 
 def row_log_densities(name: str, model: Model, values: Values) -> tuple[Array, tuple[str, ...]]:

@@ -37,11 +37,11 @@ class UnknownSiteError(ArgumentError):
 
 
 class ReservedNameError(ArgumentError):
-    """The model has an argument whose name `fit` keeps for itself."""
+    """The model has an argument whose name `fit`, or another caller, keeps for itself."""
 
-    def __init__(self, argument: str, model: str) -> None:
+    def __init__(self, argument: str, model: str, caller: str = "fit") -> None:
         super().__init__(
-            f"The model {model} has an argument '{argument}', a name that fit keeps for "
+            f"The model {model} has an argument '{argument}', a name that {caller} keeps for "
             "itself.\nFix it beforehand, functools.partial(model, "
             f"{argument}=...), or rename the argument."
         )

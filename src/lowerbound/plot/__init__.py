@@ -11,6 +11,7 @@ None shows a window. Matplotlib is imported when a picture is drawn:
 """
 
 from lowerbound.plot.axes import COLOURS
+from lowerbound.plot.choices import sweep
 from lowerbound.plot.fits import elbo, mixture, posterior
 from lowerbound.plot.history import topic_history
 from lowerbound.plot.panels import topics
@@ -22,6 +23,7 @@ __all__ = [
     "elbo",
     "posterior",
     "mixture",
+    "sweep",
     "topics",
     "topic_map",
     "topic_history",

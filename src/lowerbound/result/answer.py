@@ -14,11 +14,15 @@ from lowerbound.result.verdicts import Drawn
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a run is over. `remedy` is what to do about it, where the answer may suffer."""
+    """Why a run is over. `remedy` is what to do about it, where the answer may suffer.
+
+    interrupted: whether it was ended by Ctrl-C.
+    """
 
     converged: bool
     text: str
     remedy: str = ""
+    interrupted: bool = False
 
     def __str__(self) -> str:
         return f"{'converged' if self.converged else 'stopped'}: {self.text}"

@@ -104,7 +104,8 @@ def followed(
         except KeyboardInterrupt:
             if not done or not partial_results_are_asked_for():
                 raise
-            stop = Stop(False, f"interrupted after {stepped.unit} {done}")
+            text = f"interrupted after {stepped.unit} {done}"
+            stop = Stop(False, text, interrupted=True)
     return Course(state, trace, stop)
 
 
