@@ -29,8 +29,8 @@ class Example:
     shapes: of the latent sites. derived: the deterministic sites, from draws of the latent ones.
     outcomes: values of `y` that the predictive mass is spread over, and the width of each.
     local: the latent sites of the rows. parameters: those of `numpyro.param`.
-    settings: the arguments that are not data. streamed: whether
-    the data come in batches of a table. spread: what the predictive mass may miss of one.
+    settings: the arguments that are not data. streamed: whether the data come in batches of a
+    table. drawn: whether new rows draw latent sites of their own, having no exact factor of these.
     """
 
     model: Callable[..., Any]
@@ -43,7 +43,7 @@ class Example:
     parameters: tuple[str, ...] = ()
     settings: Arguments = field(default_factory=dict)
     streamed: bool = False
-    spread: float = 1e-3
+    drawn: bool = False
 
     @property
     def name(self) -> str:
@@ -291,6 +291,7 @@ OVERDISPERSED = Example(
     {"sum": lambda draws: draws["level"] + draws["slope"]},
     outcomes=np.arange(400),
     local=("eps",),
+    drawn=True,
 )
 CHAIN = Example(
     chain,
@@ -329,6 +330,7 @@ FACTORS = Example(
     outcomes=COUNTS,
     local=("theta",),
     settings={"K": 2},
+    drawn=True,
 )
 SHRUNK = Example(
     shrunk,
@@ -349,5 +351,5 @@ DECODER = Example(
     outcomes=COUNTS,
     local=("z",),
     parameters=("w", "b"),
-    spread=0.02,  # the latent numbers of a row are averaged over draws of its own
+    drawn=True,
 )

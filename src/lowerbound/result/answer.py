@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lowerbound.family.q import Q
+from lowerbound.model import Model
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.verdicts import Drawn
+from lowerbound.rewrite.augment import auxiliary_of
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,14 @@ class Answer:
     exact: bool = False
     drawn: Drawn | None = None
     optima: tuple[tuple[float, np.ndarray], ...] = ()
+
+
+def in_order(model: Model, terms: Mapping[str, Any]) -> dict[str, float]:
+    """The ELBO by site, in the order of the program.
+
+    Where auxiliary sites decide an observed one, counts their sum say, its whole density is theirs,
+    and its own term is zero.
+    """
+    decided = {auxiliary_of(name) for name in terms}
+    names = [site.name for site in model.sites if site.name in terms or site.name in decided]
+    return {name: float(terms.get(name, 0.0)) for name in names}

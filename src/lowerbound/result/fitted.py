@@ -17,7 +17,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
-from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.answer import Answer, Stop, in_order
 from lowerbound.result.local_rows import local_factors
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
@@ -253,6 +253,7 @@ class Fit:
     def elbo_terms(self) -> dict[str, float]:
         """The ELBO by site, in nats: E_q[log p] of its density plus the entropy of its factor.
 
+        Those of an augmented program: auxiliary sites have terms of their own, "y:omega" say.
         Observed sites of one number each, where a loop makes more than twenty of them, count with
         the first that is like them.
         """
@@ -267,9 +268,7 @@ class Fit:
                 return terms_from_draws(self, model)
             engine = engine_for(model, np.dtype(float), self.answer.blocks)
             state = State.of(family, self.q.parameters)
-            terms = engine.by_site(engine.prepare(inputs_of(model)), state)
-            order = [s.name for s in model.sites if s.name in terms]
-            return {name: float(terms[name]) for name in order}
+            return in_order(model, engine.by_site(engine.prepare(inputs_of(model)), state))
 
     # -- new data ---------------------------------------------------------------------------------
 
@@ -292,8 +291,11 @@ class Fit:
         In closed form where, given its assignment, a row's log density is affine in each global
         block alone (mixtures, conjugate regression); else log (1/S) sum_s p(x_row | z_s) over S =
         `draws` draws of the global sites, with the row's own latent variables integrated out:
-        exactly when they form one block of q, else by their ELBO, a lower bound. With many
-        parameters the average over draws is biased downwards.
+        exactly where they form one factor or can be summed over, else by 20 draws for each z_s
+        (importance sampling). Then it is an estimate of the density, unbiased before its logarithm
+        is taken; another `seed` shows its error. With many parameters, or many latent variables of
+        a row, the logarithm is biased downwards. Only rows with a `numpyro.factor` beside latent
+        variables of several factors are given by their ELBO, a lower bound.
         """
         return row_densities(self, args, kwargs, draws, seed)
 

@@ -74,7 +74,7 @@ def _bounds(rows: Rows, means: Sequence[Mapping[str, Any]]) -> np.ndarray:
         def bounds(data: Mapping[str, Array], means: Sequence[Mapping[str, Array]]) -> Array:
             given = dict(zip(shared, means, strict=True))
             every = tuple(dict(given.get(n, {})) for n in range(len(engine.joint.blocks)))
-            return rows.density(data, every)
+            return rows.bound(data, every)
 
         engine.compiled[key] = jit(bounds)
     data = {name: jnp.asarray(array) for name, array in rows.data().items()}

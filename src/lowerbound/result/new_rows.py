@@ -115,6 +115,15 @@ class Rows:
         """The inputs of the program, every row with weight one."""
         return {**inputs_of(self.model), "weights": np.ones(self.count)}
 
+    @property
+    def exact(self) -> bool:
+        """Whether the local factors are the complete conditionals: one block, and one update."""
+        if not self.local:
+            return True
+        first, *others = self.local
+        sequential = self.engine.joint.blocks[first].sequential
+        return not (others or sequential or first in curved_blocks(self.engine))
+
     def sweep(self) -> Sweep:
         """A sweep over the local blocks alone."""
         order = tuple(n for n in self.engine.sweep.order if n in self.local)
@@ -136,8 +145,7 @@ class Rows:
         if not self.local:
             return state
         sweep = self.sweep()
-        single = len(self.local) == 1 and not self.engine.joint.blocks[self.local[0]].sequential
-        if single and self.local[0] not in curved_blocks(self.engine):
+        if self.exact:
             return sweep(arrays, state)[0]
 
         def body(carry: tuple[Array, State, Array, Array]) -> tuple[Array, State, Array, Array]:
@@ -153,33 +161,39 @@ class Rows:
         first = (jnp.zeros((), int), state, jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
         return jax.lax.while_loop(more, body, first)[1]
 
-    def density(self, data: Mapping[str, Array], means: Statistics) -> Array:
-        """Log p(row | global factors) of every row: exact when the rows have one local block.
-
-        It is the local ELBO of the row. Its energy is the derivative of the whole energy with
-        respect to the row's weight.
-        """
+    def bound(self, data: Mapping[str, Array], means: Statistics) -> Array:
+        """The local ELBO of every row: log p(row | global factors) where `exact`, else below it."""
         arrays = tuple(self.engine.cast(a) for a in self.engine.joint.compress(data))
         state = jax.lax.stop_gradient(self.solve(arrays, means))
-
-        def weighted(weights: Array) -> Array:
-            compressed = self.engine.joint.compress({**data, "weights": weights})
-            return energy(self.engine.joint.summands, compressed, state.means)
-
-        value: Array = jax.grad(weighted)(data["weights"])
+        value = self.energy(data, state.means)
         for number in self.local:
             value = value + self.row_entropy(number, state, arrays)
         return value
 
+    def energy(self, data: Mapping[str, Array], means: Statistics) -> Array:
+        """The energy of every row: the derivative of the whole energy in the row's weight."""
+
+        def weighted(weights: Array) -> Array:
+            compressed = self.engine.joint.compress({**data, "weights": weights})
+            return energy(self.engine.joint.summands, compressed, means)
+
+        value: Array = jax.grad(weighted)(data["weights"])
+        return value
+
     def row_entropy(self, number: int, state: State, arrays: tuple[Array, ...]) -> Array:
         """The entropy of a local block's factors, by row."""
-        block, family = self.engine.joint.blocks[number], self.engine.family.families[number]
+        family = self.engine.family.families[number]
         entropy = family.entropy(state.naturals[number], state.means[number])
+        return self.by_row(number, entropy, arrays)
+
+    def by_row(self, number: int, each: Array, arrays: tuple[Array, ...]) -> Array:
+        """A value of each of a local block's factors, summed by row."""
+        block = self.engine.joint.blocks[number]
         if block.presence is not None:
-            entropy = entropy * arrays[block.presence]
+            each = jnp.where(arrays[block.presence], each, 0.0)
         site = next(iter(block.layouts))
         axis = block.layouts[site].batch.index(self.axes[site])
-        return entropy.sum(axis=tuple(a for a in range(entropy.ndim) if a != axis))
+        return each.sum(axis=tuple(a for a in range(each.ndim) if a != axis))
 
 
 def rows_of(model: Model, dtype: np.dtype[Any]) -> Rows:
@@ -205,7 +219,7 @@ def global_statistics(
 
 
 def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
-    """Log p(row | z) for every draw of the global sites: shape (draws, rows)."""
+    """Log p(row | z), or its bound, for every draw of the global sites: shape (draws, rows)."""
     key = "log_densities"
     if key not in rows.engine.compiled:
         family, local = rows.engine.family, rows.local
@@ -214,7 +228,7 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
             arrays = rows.engine.joint.compress(data)
 
             def one(values: Mapping[str, Array]) -> Array:
-                return rows.density(data, global_statistics(family, local, values, arrays))
+                return rows.bound(data, global_statistics(family, local, values, arrays))
 
             if not draws:  # every latent site is local
                 return one({})[None]
@@ -282,45 +296,3 @@ def predictive_draws(
             dict(values), keys
         )
         return draws
-
-
-def simulated_densities(
-    model: Model, draws: Mapping[str, Array], key: Array, local_draws: int = 20
-) -> Array:
-    """Log p(row | z) for every draw of the global sites, the rows' own latent sites simulated.
-
-    For programs without a multi-affine form: the average of p(row | z, local) over draws of the
-    local sites from their prior given z. Shape (draws, rows).
-    """
-    axes = row_axes(model)
-    observed = [n for n, s in model.observed.items() if n in axes and not s.is_factor]
-    args, kwargs = model.arguments.call(
-        {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
-    )
-    count = local_draws if model.local else 1
-
-    def once(values: Mapping[str, Array], key: Array) -> Array:
-        program = numpyro.handlers.substitute(model.function, data=dict(values))
-        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
-            *args, **kwargs
-        )
-        local = {n: traced[n]["value"] for n in model.local}
-        data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
-        densities = model.run({**values, **local}, data)
-        parts = []
-        for name in observed:
-            log_prob = densities[name].log_prob()
-            others = tuple(a for a in range(log_prob.ndim) if a != axes[name])
-            parts.append(log_prob.sum(axis=others))
-        return sum(parts[1:], start=parts[0])
-
-    def one(values: Mapping[str, Array], key: Array) -> Array:
-        keys = jax.random.split(key, count)
-        return log_mean_exp(mapped(lambda k: once(values, k), keys, what="one draw"))
-
-    total = next(iter(draws.values())).shape[0] if draws else 1
-    keys = jax.random.split(key, total)
-    with numpyro.validation_enabled(False):
-        every = jit(lambda d, k: mapped(one, d, k, most=1, what="one draw"))
-        densities: Array = every(dict(draws), keys)
-    return densities

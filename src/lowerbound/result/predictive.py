@@ -27,9 +27,8 @@ from lowerbound.result.new_rows import (
     row_axes,
     rows_in,
     rows_of,
-    simulated_densities,
 )
-from lowerbound.result.summed_rows import summed_densities
+from lowerbound.result.row_integrals import proposal_of, simulated_densities, summed_densities
 
 if TYPE_CHECKING:
     from lowerbound.result.fitted import Fit
@@ -158,13 +157,15 @@ def row_densities(
         family, naturals, augment = fit.q.family, fit.q.parameters, fit.answer.augment
         if fit.parameters and model.local and isinstance(family, UnconstrainedGaussian):
             return gaussian_rows.row_densities(family, naturals, model, draws, seed)
-        if augment and "indicator" not in augment.values():
-            # Without auxiliary sites a row may have none of its own: no bound is needed then.
+        plain = model
+        if augment:
             plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.answer.plate)
-            if not plain.local and not any(s.is_factor for s in plain.observed.values()):
-                values = fit.own_sites(shared_draws(fit, model, draws, seed))
-                densities = simulated_densities(plain, values, jax.random.key(seed + 1))
-                return np.asarray(log_mean_exp(densities))
+        factors = any(s.is_factor for s in plain.observed.values())
+        key = jax.random.key(seed + 1)
+        if augment and "indicator" not in augment.values() and not (plain.local or factors):
+            # Without auxiliary sites a row may have none of its own: no bound is needed then.
+            values = fit.own_sites(shared_draws(fit, model, draws, seed))
+            return np.asarray(log_mean_exp(simulated_densities(plain, values, key, draws)))
         try:
             rows = rows_of(model, np.dtype(float))
         except NotConjugateError:
@@ -172,13 +173,19 @@ def row_densities(
             shared = {n: values[n] for n in model.latent if n not in model.local}
             summed = summed_densities(model, shared)
             if summed is None:
-                summed = simulated_densities(model, shared, jax.random.key(seed + 1))
+                summed = simulated_densities(model, shared, key, draws)
             return np.asarray(log_mean_exp(summed))
         if isinstance(family, MeanField):
             exact = exact_densities(rows, family, State.of(family, naturals))
             if exact is not None:
                 return exact
-        return np.asarray(log_mean_exp(log_densities(rows, shared_draws(fit, model, draws, seed))))
+        if rows.exact or factors or not plain.local:
+            values = shared_draws(fit, model, draws, seed)
+            return np.asarray(log_mean_exp(log_densities(rows, values)))
+        values = fit.own_sites(fit.latent_draws(draws, jax.random.key(seed)))
+        shared = {n: values[n] for n in plain.latent if n not in plain.local}
+        proposal = proposal_of(rows, tuple(plain.local))
+        return np.asarray(log_mean_exp(simulated_densities(plain, shared, key, draws, proposal)))
 
 
 def new_model(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Model:

@@ -24,7 +24,7 @@ from lowerbound.methods.stochastic.opened import Reading, Setting, read_rows, se
 from lowerbound.methods.stochastic.row_plan import trace_batch
 from lowerbound.methods.stochastic.shared_factors import Before
 from lowerbound.model import Model
-from lowerbound.result.answer import Answer, Stop
+from lowerbound.result.answer import Answer, Stop, in_order
 from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.latent_records import site_records
 from lowerbound.result.plan import make_plan
@@ -146,7 +146,7 @@ class OnBatches(Planned[S]):
             (Restart(elbo, done, str(stop)),),
             str(batch.rows.engine.dtype),
             total.error,
-            {s.name: terms[s.name] for s in model.sites if s.name in terms},
+            in_order(model, terms),
             rows=model.arguments.call(with_masks(model, model.arguments.data)),
             plate=self.reading.plan.plate,
             blocks=self.method.blocks,
