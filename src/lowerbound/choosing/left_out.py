@@ -26,7 +26,12 @@ from lowerbound.model import Model
 from lowerbound.model.dependence import once
 from lowerbound.result.fitted import Fit
 from lowerbound.result.new_rows import log_densities, row_axes, rows_in, rows_of
-from lowerbound.result.summed_rows import summed_densities
+from lowerbound.result.row_integrals import (
+    LOCAL_DRAWS,
+    proposal_of,
+    simulated_densities,
+    summed_densities,
+)
 from lowerbound.trust.against import against
 from lowerbound.trust.corrections.resampled import threshold
 from lowerbound.trust.estimates import EVEN, Weighted, proposed, weighted
@@ -110,8 +115,8 @@ def _weighted(fit: Fit, draws: int, seed: int) -> Weighted:
 def row_log_densities(name: str, model: Model, values: Values) -> tuple[Array, tuple[str, ...]]:
     """Log p(x_i | z) of every row at every draw, (draws, rows), the row's own sites taken out.
 
-    Exactly where they are finite or one block of an exponential family, else by a lower bound;
-    where neither is to be had they stay as drawn.
+    Exactly where they are finite or one block of an exponential family, else by draws of their
+    factors; where they have none they stay as drawn.
     """
     if not model.local:
         return _given_all(model, values), ()
@@ -129,8 +134,18 @@ def row_log_densities(name: str, model: Model, values: Values) -> tuple[Array, t
             ) from None
         text = f"Given the rows' own sites ({', '.join(model.local)}) in '{name}', as drawn."
         return _given_all(model, values), (text,)
-    note = f"Densities of the rows of '{name}' are lower bounds: several sites are their own."
-    return log_densities(rows, shared), (note,) if len(rows.local) > 1 else ()
+    if rows.exact:
+        return log_densities(rows, shared), ()
+    proposal = proposal_of(rows, model.local)
+    if proposal is None or any(site.is_factor for site in model.observed.values()):
+        note = f"Densities of the rows of '{name}' are lower bounds: several sites are their own."
+        return log_densities(rows, shared), (note,)
+    count = len(next(iter(values.values())))
+    note = (
+        f"Densities of the rows of '{name}' are estimates: {LOCAL_DRAWS} draws of their own sites."
+    )
+    key = jax.random.key(count)
+    return simulated_densities(model, shared, key, count, proposal), (note,)
 
 
 def _given_all(model: Model, values: Values) -> Array:
