@@ -9,6 +9,7 @@ import pytest
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.methods.hierarchy.integration import integrate
 from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.methods.hierarchy.uphill import Evaluated
 from lowerbound.run.walking import ended
 from tests.methods.hierarchy import surfaces
 
@@ -79,17 +80,38 @@ def test_as_many_points_as_asked_for():
     assert ended(integrate(known.surface, known.start, points=40)).points == 40
 
 
-def test_every_solve_starts_from_the_nearest_one():
+def test_every_solve_starts_from_those_around_it():
     known, warm = surfaces.gaussian(2), []
 
-    def surface(t, start, slope):
-        warm.append(start)
-        return known.surface(t, start, slope)
+    def surface(t, starts, slope):
+        warm.append(starts)
+        return known.surface(t, starts, slope)
 
     found = ended(integrate(surface, known.start))
-    assert warm[0] is None
-    assert all(isinstance(one, Solved) for one in warm[1:])
+    assert warm[0] == []
+    assert all(isinstance(one, Solved) for starts in warm[1:] for one in starts[:2] + starts[-1:])
+    assert all(warm[1:])
     assert len(warm) == found.evaluations
+
+
+def test_solutions_on_straight_lines_are_foreseen():
+    rng = np.random.default_rng(0)
+    slopes = rng.normal(size=(5, 3))
+
+    def solved(t):
+        numbers = 1.0 + slopes @ t
+        return Solved(t, 0.0, None, numbers, numbers[:4], np.ones(5))
+
+    known = [solved(t) for t in rng.normal(size=(9, 3))]
+    evaluated = Evaluated(lambda *_: None, known)
+    t = known[0].t + 0.2 * (known[1].t - known[0].t) + 0.1 * (known[2].t - known[0].t)
+    ahead, nearest = evaluated.starts(t)
+    assert nearest is evaluated.nearest(t)
+    off, near = (np.abs(one.loc - solved(t).loc).max() for one in (ahead, nearest))
+    assert off < 0.02 * near
+    assert np.abs(ahead.precision - solved(t).precision).max() < 0.02 * near
+    far = evaluated.starts(t + 50.0)
+    assert far == [evaluated.nearest(t + 50.0)]  # nothing is foreseen from so far
 
 
 def test_a_start_without_a_value_is_left_for_one_beside_it():

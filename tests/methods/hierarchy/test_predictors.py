@@ -65,12 +65,12 @@ def test_slopes_by_theta_are_those_of_the_bound(case):
     _, one = case
     surface = GivenHyperparameters.of(one)
     t, _ = vectors(one, 5)
-    here = surface(t, None, True)
+    here = surface(t, (), True)
     assert here is not None
     assert here.slope is not None
     for number, slope in enumerate(here.slope):
         move = STEP * np.eye(one.dimension)[number]
-        up, down = (surface(t + sign * move, here, False) for sign in (1, -1))
+        up, down = (surface(t + sign * move, [here], True) for sign in (1, -1))
         assert up is not None
         assert down is not None
         by_difference = (up.value - down.value) / (2 * STEP)
@@ -84,7 +84,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
         return
     surface = GivenHyperparameters.of(one)
     t, z = vectors(one, 6)
-    here = surface(t, None, False)
+    here = surface(t, (), False)
     assert here is not None
     matrix = np.zeros((one.size, one.size))
     gram = surface.gram
@@ -114,7 +114,7 @@ def test_two_ways_to_write_one_model_have_the_same_surface(names):
             model = trace_model(written.program, (), written.data, None)
             surfaces.append(GivenHyperparameters.of(predictors_of(model)))
     t = np.array([-0.4, 0.2, 0.3])[: surfaces[0].predictors.dimension]
-    values = [surface(t, None, False).value for surface in surfaces]
+    values = [surface(t, (), False).value for surface in surfaces]
     exact = surfaces[0].predictors.is_quadratic
     np.testing.assert_allclose(values, values[0], rtol=1e-10 if exact else 1e-6)
 

@@ -9,6 +9,7 @@ theta through log p alone, so that its slope needs no derivative of the solution
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +20,11 @@ from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_cla
 from lowerbound.methods.hierarchy.predictors import Expected, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
-TOLERANCE = 3e-5  # nats that one more step would gain
+TOLERANCE = 3e-5  # nats that a solution may be below the best, which its mean and sd hardly show
+CLOSELY = 1e-6  # where the slope is wanted, whose error goes with the root of it
 LIMIT = 60  # steps
 HALVINGS = 12
+STEADY = 0.3  # the largest factor by which gains fall off of steps whose sum is foreseen
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 LOOKED_AT = 5  # values of theta by which rows are told apart whose weights move together
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
@@ -93,7 +96,7 @@ class GivenHyperparameters:
         """Of terms that are parabolas, at any predictors."""
         return self.predictors.expected(t, *[np.zeros(self.predictors.count)] * 2).curvature
 
-    def __call__(self, t: np.ndarray, start: Solved | None, slope: bool) -> Solved | None:
+    def __call__(self, t: np.ndarray, starts: Sequence[Solved], slope: bool) -> Solved | None:
         """The solution at t; None where there is none."""
         with np.errstate(all="ignore"):
             zero = np.zeros(self.predictors.size)
@@ -101,7 +104,11 @@ class GivenHyperparameters:
             if not (np.isfinite(at.entries).all() and np.isfinite(at.offset).all()):
                 return None
             exact = self.predictors.is_quadratic
-            found = self._exactly(at) if exact else self._climbed(at, start)
+            found = (
+                self._exactly(at)
+                if exact
+                else self._climbed(at, starts, CLOSELY if slope else TOLERANCE)
+            )
             if found is None or not np.isfinite(found.bound):
                 return None
             by_theta = self._slope(at, found) if slope else None
@@ -122,11 +129,12 @@ class GivenHyperparameters:
         loc = factor.solve(self._gathered(at, here.slope))
         return self._at(at, loc, precision, factor, here.curvature)
 
-    def _climbed(self, at: _At, start: Solved | None) -> _Gaussian | None:
-        """Newton's steps to the largest ELBO."""
-        here = self._begin(at, start)
+    def _climbed(self, at: _At, starts: Sequence[Solved], near: float) -> _Gaussian | None:
+        """Newton's steps to the largest ELBO, but for what is as `near` to it."""
+        here = self._begin(at, starts)
         if here is None:
             return None
+        before = math.nan
         for _ in range(LIMIT):
             curved = self._curved(at, here.expected)
             if curved is None:
@@ -148,15 +156,16 @@ class GivenHyperparameters:
             else:
                 return here
             assert new is not None
-            gain, push_gain = abs(new.bound - here.bound), 0.5 * float(push @ move)
+            gain = max(abs(new.bound - here.bound), 0.5 * float(push @ move))
             here = new
-            if step == 1.0 and max(gain, push_gain) < TOLERANCE * (1.0 + 1e-6 * abs(new.bound)):
+            if step == 1.0 and _left(before, gain) < near * (1.0 + 1e-6 * abs(new.bound)):
                 return here
+            before = gain if step == 1.0 else math.nan
         return here
 
-    def _begin(self, at: _At, start: Solved | None) -> _Gaussian | None:
+    def _begin(self, at: _At, starts: Sequence[Solved]) -> _Gaussian | None:
         """Where a neighbour is, or at the mode of log p."""
-        if start is not None:
+        for start in starts:
             factor = self._factor(start.precision)
             if factor is not None:
                 begun = self._at(at, start.loc, start.precision, factor)
@@ -277,6 +286,15 @@ def _reduced(predictors: Predictors) -> Reduced | None:
     if classes is None:
         return None
     return reduced(one.rows, one.columns, one.entries(np.zeros(one.dimension)), one.size, classes)
+
+
+def _left(before: float, gain: float) -> float:
+    """What is left to gain after two steps, whose gains fall off by one factor from step to step.
+
+    W follows the law of z, which follows W: a fixed point, to which the way is geometric.
+    """
+    share = gain / before if before > 0 else math.nan
+    return gain * share / (1.0 - share) if share < STEADY else gain
 
 
 def _positive(curvature: np.ndarray) -> np.ndarray:

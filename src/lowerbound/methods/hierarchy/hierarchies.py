@@ -105,7 +105,7 @@ class Hierarchy(Walking[Found]):
         points, fewest, start = self.method.points, self._fewest, self._start()
         if not self.surface.pattern.is_exact:
             try:
-                self._check(self.surface(start, None, False), HOPELESS)
+                self._check(self.surface(start, (), False), HOPELESS)
             except IllConditionedError as error:
                 raise self._poor(error) from error
         rounds = integrate(self.surface, start, points=points, fewest=fewest)

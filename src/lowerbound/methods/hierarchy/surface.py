@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,6 @@ class Solved:
     error: float = 0.0
 
 
-# t, what to start from (the nearest that is known), and whether the slope is wanted. None, or a
-# value of -inf, where the inner problem has no answer.
-Surface = Callable[[np.ndarray, Solved | None, bool], Solved | None]
+# t, what to start from (the first that will do), and whether the slope is wanted. None, or a value
+# of -inf, where the inner problem has no answer.
+Surface = Callable[[np.ndarray, Sequence[Solved], bool], Solved | None]

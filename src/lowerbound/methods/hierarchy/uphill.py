@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,12 +28,15 @@ FLAT = 0.25  # the least curvature that a step is measured by
 TOGETHER = 4  # solves that start from the same knowledge
 DEAR = 0.03  # seconds of a solve that is worth a thread
 LARGE = 0.2  # and of one that leaves much memory behind
+AROUND = 2  # solves for every coordinate, by which others are foreseen
+STIFF = 1e-4  # of their distances squared: solves in one direction share it
+FARTHEST = 1.5  # how many times their differences others are foreseen
 SHRINK = 0.25  # after a step to where there is no value
 
 
 @dataclass(eq=False)
 class Evaluated:
-    """A surface with all that is known of it. Each solve starts from the nearest that is known."""
+    """A surface with all that is known of it. Each solve starts from what is known around it."""
 
     surface: Surface
     known: list[Solved] = field(default_factory=list)
@@ -51,7 +54,7 @@ class Evaluated:
         """
         for begin in range(0, len(places), TOGETHER):
             some = places[begin : begin + TOGETHER]
-            starts = [self.nearest(t) for t in some]
+            starts = [self.starts(t) for t in some]
             began = time.perf_counter()
 
             def solve(number: int, some: Any = some, starts: Any = starts) -> Solved:
@@ -96,11 +99,35 @@ class Evaluated:
 
     def nearest(self, t: np.ndarray) -> Solved | None:
         """The nearest solve that had an answer."""
-        alive = self.alive
-        if not alive:
-            return None
+        return min(self.alive, key=self._distance(t), default=None)
+
+    def starts(self, t: np.ndarray) -> list[Solved]:
+        """The nearest solve; before it, the same moved by straight lines through its neighbours.
+
+        Its difference from the solution at t is of the second order in how far away they are.
+        """
+        near = sorted(self.alive, key=self._distance(t))[: 1 + AROUND * len(t)]
+        if not near or not len(near[0].precision):  # what is found at once needs no start
+            return near[:1]
+        start, *others = near
         scales = np.ones_like(t) if self.scales is None else self.scales
-        return min(alive, key=lambda one: float(np.sum(((one.t - t) / scales) ** 2)))
+        if not others:
+            return [start]
+        ways = np.stack([(one.t - start.t) / scales for one in others], axis=1)
+        wanted = (t - start.t) / scales
+        small = STIFF * float(np.sum(ways**2)) * np.eye(len(others))
+        shares = np.linalg.solve(ways.T @ ways + small, ways.T @ wanted)
+        if abs(shares).sum() > FARTHEST:
+            return [start]
+        loc, precision = start.loc.copy(), start.precision.copy()
+        for share, one in zip(shares, others, strict=True):
+            loc += share * (one.loc - start.loc)
+            precision += share * (one.precision - start.precision)
+        return [replace(start, loc=loc, precision=precision), start]
+
+    def _distance(self, t: np.ndarray) -> Callable[[Solved], float]:
+        scales = np.ones_like(t) if self.scales is None else self.scales
+        return lambda one: float(np.sum(((one.t - t) / scales) ** 2))
 
     @property
     def alive(self) -> list[Solved]:
