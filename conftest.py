@@ -1,4 +1,4 @@
-"""What examples in docstrings may use: `lb`, `np`, and the program and data of `lb.fit`'s."""
+"""What examples in docstrings may use: `lb`, `np`, `jax`, the program and data of `lb.fit`'s."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ def _names_of_examples(request: pytest.FixtureRequest) -> None:
     """The names of an example in a docstring, and a folder of its own to write to."""
     if not isinstance(request.node, pytest.DoctestItem):
         return
+    import jax
     import matplotlib
     import numpy as np
     import numpyro
@@ -25,5 +26,5 @@ def _names_of_examples(request: pytest.FixtureRequest) -> None:
             numpyro.sample("y", dist.Bernoulli(p), obs=y)
 
     names = request.getfixturevalue("doctest_namespace")
-    names.update(lb=lb, np=np, coin=coin, y=np.array([1, 0, 1, 1]))
+    names.update(lb=lb, np=np, jax=jax, coin=coin, y=np.array([1, 0, 1, 1]))
     request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))

@@ -10,11 +10,12 @@ import lowerbound
 PROBE = """
 import json, sys
 import jax
+HEAVY = {"arviz", "arviz_base", "matplotlib", "pandas", "sklearn", "xarray"}
 before = {name: repr(value) for name, value in jax.config.values.items()}
 import lowerbound
 after = {name: repr(value) for name, value in jax.config.values.items()}
 print(json.dumps({
-    "heavy": sorted({"arviz", "matplotlib", "pandas", "sklearn"} & set(sys.modules)),
+    "heavy": sorted(HEAVY & set(sys.modules)),
     "config": sorted(name for name in before if before[name] != after[name]),
     "arrays": len(jax.live_arrays()),
 }))

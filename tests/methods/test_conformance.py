@@ -366,7 +366,8 @@ def test_local_factors_of_new_rows(way):
 @over("arviz")
 def test_to_arviz(way):
     fit = fitted(way).fit
-    posterior, draws = fit.to_arviz(draws=DRAWS, seed=1).posterior, drawn(way, 1)
+    data, draws = fit.to_arviz(DRAWS, seed=1, groups=["posterior"]), drawn(way, 1)
+    posterior = data["posterior"]
     assert {*posterior.data_vars} == {*draws}
     for site, array in draws.items():
         np.testing.assert_array_equal(posterior[site].values, array[None])

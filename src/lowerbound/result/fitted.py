@@ -18,6 +18,7 @@ from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer, Stop, in_order
+from lowerbound.result.exchange.as_guide import Guide, guide_of
 from lowerbound.result.local_rows import local_factors
 from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
@@ -320,12 +321,36 @@ class Fit:
 
     # -- interchange ------------------------------------------------------------------------------
 
-    def to_arviz(self, draws: int = 1000, seed: int = 0) -> Any:
-        """An ArviZ InferenceData with draws from q as its posterior."""
-        import arviz
+    def to_arviz(
+        self, draws: int = 1000, seed: int = 0, groups: Sequence[str] | None = None
+    ) -> Any:
+        """Draws for ArviZ: an InferenceData where `import arviz` gives 0.x, else a DataTree.
 
-        sample = self.sample(draws, seed)
-        return arviz.from_dict(posterior={n: a[None] for n, a in sample.items()})
+        Groups: posterior, posterior_predictive, log_likelihood, observed_data, and sample_stats
+        with log p(x, z) and log q(z) of every draw, for `loo_approximate_posterior`. Attributes say
+        how the draws were made, the verdict, and in `left_out` what the fit does not have. Axes
+        have the names of plates. With `groups`, these alone.
+        """
+        from lowerbound.result.exchange.arviz_data import arviz_data
+
+        return arviz_data(self, draws, seed, groups)
+
+    def guide(
+        self, sites: Sequence[str] | None = None, draws: int = 10_000, seed: int = 0
+    ) -> Guide:
+        """Q as a NumPyro guide: a program that draws the latent sites, all of them together.
+
+        It takes whatever arguments the model takes. So many independent draws are made now, and
+        each run of the guide picks one. With `sites`, these alone: `Predictive` then draws the
+        others from the model, as it must those of new rows.
+
+        >>> from numpyro.infer import Predictive
+        >>> fit = lb.fit(coin, y)
+        >>> found = Predictive(fit.guide(), num_samples=2000)(jax.random.key(0), y)
+        >>> round(float(found["p"].mean()), 1), round(float(fit.mean("p")), 1)
+        (0.7, 0.7)
+        """
+        return guide_of(self, sites, draws, seed)
 
     def save(self, path: Any) -> None:
         """Write the fit to one file: arrays and JSON, never code."""
