@@ -140,6 +140,8 @@ def test_attributes_say_what_the_draws_are(mixture, form):
         assert held["left_out"] == ""
 
 
+# xarray writes metadata of Zarr that its own specification does not have yet.
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
 @pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_files_give_everything_back(mixture, form, kind, tmp_path):
     pytest.importorskip("h5netcdf" if kind == "netcdf" else "zarr")
@@ -156,7 +158,7 @@ def test_files_give_everything_back(mixture, form, kind, tmp_path):
 
         getattr(data, f"to_{kind}")(path)
         again = xarray.open_datatree(path, engine="h5netcdf" if kind == "netcdf" else "zarr")
-    assert groups(again) == groups(data)
+    assert sorted(groups(again)) == sorted(groups(data))
     for group in groups(data):
         for name, array in data[group].data_vars.items():
             np.testing.assert_array_equal(again[group][name].values, array.values)
@@ -165,6 +167,7 @@ def test_files_give_everything_back(mixture, form, kind, tmp_path):
     assert again.attrs["elbo"] == mixture.elbo
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_loo_of_an_approximate_posterior(straight):
     arviz = pytest.importorskip("arviz")
     if EARLY:
