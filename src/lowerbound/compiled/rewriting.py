@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from lowerbound.compiled.interpreting import interpreted, itself
 
 Values = list[Any]
 # A replacement takes an equation and its inputs and returns its outputs; None keeps the equation.
@@ -59,17 +61,7 @@ class Rewriting:
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> Values:
         """Evaluate a program with its operations replaced."""
-        known: dict[Any, Any] = {}
-        known.update(zip(jaxpr.constvars, consts, strict=True))
-        known.update(zip(jaxpr.invars, args, strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else known[atom]
-
-        for equation in jaxpr.eqns:
-            inputs = [read(atom) for atom in equation.invars]
-            known.update(zip(equation.outvars, self._outputs(equation, inputs), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return interpreted(jaxpr, consts, args, self._outputs, itself)
 
     def _outputs(self, equation: Any, inputs: Values) -> Values:
         if self.wanted(equation):

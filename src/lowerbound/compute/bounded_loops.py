@@ -11,8 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from lowerbound.compiled.interpreting import interpreted, itself
+from lowerbound.compiled.rewriting import bind
 from lowerbound.model.dependence import scan_sizes
 
 MOST_STEPS = 5000  # of all runs of a loop that ends by a condition
@@ -49,25 +51,15 @@ def _run(closed: ClosedJaxpr, args: Values, runs: int) -> list[Any]:
     """Evaluate a program, which is run so many times, with its loops replaced."""
     if not has_open_loops(closed):
         return list(jaxpr_as_fun(closed)(*args))
-    jaxpr = closed.jaxpr
-    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *args], strict=True))
 
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else known[atom]
+    def found(equation: Any, inputs: Values) -> Values:
+        return _LOOPS.get(equation.primitive.name, _plain)(equation, inputs, runs)
 
-    for equation in jaxpr.eqns:
-        inputs = [read(atom) for atom in equation.invars]
-        found = _LOOPS.get(equation.primitive.name, _plain)(equation, inputs, runs)
-        known.update(zip(equation.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return interpreted(closed.jaxpr, closed.consts, args, found, itself)
 
 
 def _plain(equation: Any, inputs: Values, runs: int) -> Values:
-    primitive = equation.primitive
-    bound = primitive.get_bind_params(equation.params)
-    functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
-    found = primitive.bind(*functions, *inputs, **parameters)
-    return list(found) if primitive.multiple_results else [found]
+    return bind(equation.primitive, inputs, equation.params)
 
 
 def _call(equation: Any, inputs: Values, runs: int) -> Values:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
+from lowerbound.compiled.interpreting import interpreted
 from lowerbound.joint.rules import elementwise, indexing, multiplied, static, structural
 from lowerbound.joint.terms.impossible import holds_infinity, is_finite, possible
 from lowerbound.joint.terms.value import (
@@ -56,17 +57,8 @@ class _Interpreter:
         self.known: dict[object, tuple[Any, list[Operand]]] = {}
 
     def run(self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Operand]) -> list[Operand]:
-        env: dict[Any, Operand] = {}
-        env.update(zip(jaxpr.constvars, map(_concrete, consts), strict=True))
-        env.update(zip(jaxpr.invars, inputs, strict=True))
-
-        def read(atom: Any) -> Operand:
-            return np.asarray(atom.val) if isinstance(atom, jex.Literal) else env[atom]
-
-        for equation in _live(jaxpr):
-            outputs = self.equation(equation, [read(v) for v in equation.invars])
-            env.update(zip(equation.outvars, outputs, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+        known = [_concrete(one) for one in consts]
+        return interpreted(jaxpr, known, inputs, self.equation, np.asarray, _live(jaxpr))
 
     def equation(self, equation: Any, inputs: list[Operand]) -> list[Operand]:
         name = equation.primitive.name

@@ -17,7 +17,7 @@ import numpy as np
 from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
-from lowerbound.methods.hierarchy.predictors import Expected, Predictors
+from lowerbound.methods.hierarchy.predictors import Expected, Law, Normals, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 TOLERANCE = 3e-5  # nats that a solution may be below the best, which its mean and sd hardly show
@@ -267,8 +267,8 @@ class GivenHyperparameters:
             assert found.covariance is not None
             covariance = (gram.multiplicity * found.covariance)[gram.place]
             pairs = gram.first, gram.second, gram.owner
-        law = found.mean, np.sqrt(found.spread), found.expected, found.loc
-        return self.predictors.by_theta(at.t, *law, covariance, pairs)
+        normals, law = Normals(found.mean, np.sqrt(found.spread)), Law(found.loc, covariance, pairs)
+        return self.predictors.by_theta(at.t, normals, found.expected, law)
 
 
 def _reduced(predictors: Predictors) -> Reduced | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,40 @@ class Expected:
     value: float
     slope: np.ndarray
     curvature: np.ndarray
+
+
+class Normals(NamedTuple):
+    """Independent normals of the predictors."""
+
+    mean: Any
+    deviation: Any
+
+
+class Law(NamedTuple):
+    """What the derivative by theta needs of the law of z.
+
+    pairs: the numbers of two entries of a row of A, and the row. covariance: that of their columns,
+    times how often a pair that is listed once counts.
+    """
+
+    loc: Any
+    covariance: Any
+    pairs: tuple[Any, Any, Any]
+
+
+class Rule(NamedTuple):
+    """A quadrature, of whose nodes the first `used` are."""
+
+    nodes: Any
+    weights: Any
+    used: Any
+
+
+class Data(NamedTuple):
+    """The data of the program, in the order of its inputs, and the indices of A's entries."""
+
+    leaves: Any
+    indices: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +177,8 @@ class Predictors:
             first, step = (size * rng.normal(size=self.count) for _ in range(2))
             second = first + step + np.copysign(size, step)  # of a million, no two near each other
             slopes = [
-                np.asarray(self._expected(t, p, none, WIDE, *_rule(1))[1]) for p in (first, second)
+                np.asarray(self._expected(t, Normals(p, none), WIDE, _rule(1))[1])
+                for p in (first, second)
             ]
             with np.errstate(all="ignore"):
                 steepness = (slopes[1] - slopes[0]) / (second - first)
@@ -157,34 +192,18 @@ class Predictors:
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Expectations under N(mean, variance) of every predictor."""
         sd, exact = np.sqrt(np.maximum(variance, 0.0)), self.is_quadratic
-        rule = (WIDE, *_rule(2)) if exact else (NARROW, *_rule(NODES))
-        value, slope, curvature = self._expected(t, mean, sd, *rule)
+        narrow, rule = (WIDE, _rule(2)) if exact else (NARROW, _rule(NODES))
+        value, slope, curvature = self._expected(t, Normals(mean, sd), narrow, rule)
         return Expected(float(value), np.asarray(slope), np.asarray(curvature))
 
-    def _expected(self, t: np.ndarray, *args: Any) -> Any:
-        return self._run("expected", self._moments, t, *args)
+    def _expected(self, t: np.ndarray, normals: Normals, narrow: float, rule: Rule) -> Any:
+        return self._run("expected", self._moments, t, normals, narrow, rule)
 
-    def by_theta(
-        self,
-        t: np.ndarray,
-        mean: np.ndarray,
-        deviation: np.ndarray,
-        expected: Expected,
-        loc: np.ndarray,
-        covariance: np.ndarray,
-        pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> np.ndarray:
-        """The derivative by t of the expected log p, with the law of z held fixed.
-
-        `pairs` are the numbers of two entries of a row of A, and the row; `covariance` is that of
-        their columns, times how often a pair that is listed once counts.
-        """
+    def by_theta(self, t: np.ndarray, normals: Normals, expected: Expected, law: Law) -> np.ndarray:
+        """The derivative by t of the expected log p, with the law of z held fixed."""
         rule = _rule(2 if self.is_quadratic else NODES)
-        given = (mean, deviation, expected.slope, expected.curvature, loc, covariance)
-        if self.is_fixed:
-            given, pairs = (*given[:-1], np.zeros(0)), (np.zeros(0, np.int32),) * 3
-        found = self._run("by theta", self._slope, t, *given, pairs, *rule)
-        return np.asarray(found)
+        slopes = expected.slope, expected.curvature
+        return np.asarray(self._run("by theta", self._slope, t, normals, slopes, law, rule))
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
@@ -194,10 +213,9 @@ class Predictors:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
             self.compiled[key] = quickly(function) if quick else jit(function)
-        indices = tuple(self.parts.maps.tape.indices)
+        data = Data(self.leaves, tuple(self.parts.maps.tape.indices))
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            entries = (self.rows.astype(np.int32), self.columns.astype(np.int32))
-            return self.compiled[key](np.asarray(t, float), self.leaves, indices, entries, *args)
+            return self.compiled[key](np.asarray(t, float), data, *args)
 
     def _env(self, t: Array, leaves: Sequence[Any]) -> dict[Name, Any]:
         inputs = self.parts.flat.inputs
@@ -211,24 +229,24 @@ class Predictors:
     def _values(self, wanted: Sequence[Any], env: Mapping[Name, Any]) -> list[Any]:
         return self.parts.flat.values(wanted, env, self.parts.makers)
 
-    def _entries(self, t: Array, leaves: Any, indices: Any, entries: Any) -> Array:
+    def _entries(self, t: Array, data: Data) -> Array:
         tape = self.parts.maps.tape
         steps = [self.parts.maps.of(name).step for name in self.parts.cut]
         atoms = tape.factors(steps)
-        values = self._values(atoms, self._env(t, leaves))
+        values = self._values(atoms, self._env(t, data.leaves))
         table = {id(atom): value for atom, value in zip(atoms, values, strict=True)}
-        return jnp.concatenate(tape.run(steps, lambda atom: table.get(id(atom), 0.0), indices))
+        return jnp.concatenate(tape.run(steps, lambda atom: table.get(id(atom), 0.0), data.indices))
 
-    def _at(self, t: Array, leaves: Any, indices: Any, entries: Any, z: Array) -> Array:
-        env, begin = self._env(t, leaves), 0
+    def _at(self, t: Array, data: Data, z: Array) -> Array:
+        env, begin = self._env(t, data.leaves), 0
         for name in self.parts.flat.inputs[len(self.theta) :][: len(self.z)]:
             env[name] = z[begin : begin + name.size].reshape(name.shape)
             begin += name.size
         return jnp.concatenate([jnp.ravel(v) for v in self._values(self.parts.cut, env)])
 
-    def _log_p(self, t: Array, leaves: Any, predictors: Array) -> Array:
+    def _log_p(self, t: Array, data: Data, predictors: Array) -> Array:
         """Log p as a function of the predictors."""
-        env, begin = self._env(t, leaves), 0
+        env, begin = self._env(t, data.leaves), 0
         for name in self.parts.cut:
             part = predictors[begin : begin + name.size].reshape(name.shape)
             env[name] = part.astype(name.dtype)
@@ -236,27 +254,18 @@ class Predictors:
         return jnp.asarray(self._values(self.parts.flat.outputs, env)[0])
 
     def _moments(
-        self,
-        t: Array,
-        leaves: Any,
-        indices: Any,
-        entries: Any,
-        mean: Array,
-        deviation: Array,
-        narrow: Array,
-        nodes: Array,
-        weights: Array,
-        used: Array,
+        self, t: Array, data: Data, normals: Normals, narrow: Array, rule: Rule
     ) -> tuple[Array, Array, Array]:
+        mean, deviation = normals
         spread = jnp.maximum(deviation, narrow * (1.0 + jnp.abs(mean)))
 
         def at(node: Array) -> tuple[Array, Array, Array]:
-            both = jax.value_and_grad(lambda p: self._log_p(t, leaves, p))
+            both = jax.value_and_grad(lambda p: self._log_p(t, data, p))
             value, gradient = both(mean + spread * node)
             return value, gradient, -gradient * node
 
         # E[g''] = E[g' (eta - mean)] / variance: the derivative of what is averaged, kinks and all.
-        value, gradient, turned = _averaged(at, nodes, weights, used)
+        value, gradient, turned = _averaged(at, rule)
         curvature = turned / spread
         wider = 0.5 * jnp.sum(curvature * (spread**2 - deviation**2))
         return value + wider, gradient, curvature
@@ -264,56 +273,50 @@ class Predictors:
     def _slope(
         self,
         t: Array,
-        leaves: Any,
-        indices: Any,
-        entries: Any,
-        mean: Array,
-        deviation: Array,
-        slope: Array,
-        curvature: Array,
-        loc: Array,
-        covariance: Array,
-        pairs: tuple[Array, Array, Array],
-        nodes: Array,
-        weights: Array,
-        used: Array,
+        data: Data,
+        normals: Normals,
+        slopes: tuple[Array, Array],
+        law: Law,
+        rule: Rule,
     ) -> Array:
-        def at(node: Array) -> Array:
-            place = mean + deviation * node
-            return jnp.asarray(jax.grad(lambda t: self._log_p(t, leaves, place))(t))
+        slope, curvature = slopes
 
-        direct: Array = _averaged(at, nodes, weights, used)
+        def at(node: Array) -> Array:
+            place = normals.mean + normals.deviation * node
+            return jnp.asarray(jax.grad(lambda t: self._log_p(t, data, place))(t))
+
+        direct: Array = _averaged(at, rule)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
-                return jnp.asarray(slope @ self._at(t, leaves, indices, entries, loc))
-            values = self._entries(t, leaves, indices, entries)
-            means = self._at(t, leaves, indices, entries, loc)
-            first, second, owner = pairs
-            products = values[first] * values[second] * covariance
+                return jnp.asarray(slope @ self._at(t, data, law.loc))
+            values = self._entries(t, data)
+            means = self._at(t, data, law.loc)
+            first, second, owner = law.pairs
+            products = values[first] * values[second] * law.covariance
             return jnp.asarray(slope @ means - 0.5 * jnp.sum(curvature[owner] * products))
 
         return jnp.asarray(direct + jax.grad(moved)(t))
 
 
-def _averaged(at: Callable[[Array], Any], nodes: Array, weights: Array, count: Array) -> Any:
+def _averaged(at: Callable[[Array], Any], rule: Rule) -> Any:
     """The weighted sum of a function over the first nodes of a quadrature."""
 
     def add(number: Array, total: Any) -> Any:
-        found = at(nodes[number])
-        return jax.tree.map(lambda a, b: a + weights[number] * b, total, found)
+        found = at(rule.nodes[number])
+        return jax.tree.map(lambda a, b: a + rule.weights[number] * b, total, found)
 
-    shapes = jax.eval_shape(at, nodes[0])
+    shapes = jax.eval_shape(at, rule.nodes[0])
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return jax.lax.fori_loop(0, count, add, zero)
+    return jax.lax.fori_loop(0, rule.used, add, zero)
 
 
-def _rule(count: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The Gauss-Hermite quadrature for a standard normal: nodes, weights, and how many are used.
+def _rule(count: int) -> Rule:
+    """The Gauss-Hermite quadrature for a standard normal.
 
     Rules of all sizes have the same shape, so that one program serves them all.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     rest = NODES - count
-    return np.pad(nodes, (0, rest)), np.pad(weights / weights.sum(), (0, rest)), count
+    return Rule(np.pad(nodes, (0, rest)), np.pad(weights / weights.sum(), (0, rest)), count)

@@ -14,10 +14,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
+from lowerbound.compiled.interpreting import interpreted
 from lowerbound.model.density import strip
 
 INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint")
@@ -139,25 +140,17 @@ def node_of(closed: ClosedJaxpr, inputs: list[Any]) -> list[Node]:
 
 
 def _outputs(jaxpr: Jaxpr, constants: list[Node], inputs: list[Node]) -> list[Node]:
-    known: dict[Any, Node] = dict(zip(jaxpr.constvars, constants, strict=True))
-    known.update(zip(jaxpr.invars, inputs, strict=True))
-
-    def read(atom: Any) -> Node:
-        return Node(np.asarray(atom.val)) if isinstance(atom, Literal) else known[atom]
-
-    for equation in jaxpr.eqns:
-        given = tuple(read(atom) for atom in equation.invars)
+    def nodes(equation: Any, given: list[Node]) -> list[Node]:
         inner = equation.params.get("jaxpr") if equation.primitive.name in INLINED else None
         if inner is not None:
             own = [Node(c) for c in getattr(inner, "consts", ())]
-            results = _outputs(getattr(inner, "jaxpr", inner), own, list(given))
-        else:
-            step = Step(equation, given)
-            depends = any(n.depends for n in given)
-            count = range(len(equation.outvars))
-            results = [Node(step=step, position=i, depends=depends) for i in count]
-        known.update(zip(equation.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+            return _outputs(getattr(inner, "jaxpr", inner), own, given)
+        step = Step(equation, tuple(given))
+        depends = any(n.depends for n in given)
+        count = range(len(equation.outvars))
+        return [Node(step=step, position=i, depends=depends) for i in count]
+
+    return interpreted(jaxpr, constants, inputs, nodes, lambda value: Node(np.asarray(value)))
 
 
 # --------------------------------------------------------------------------------------------------

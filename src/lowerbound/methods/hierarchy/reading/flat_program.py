@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
+from lowerbound.compiled.interpreting import interpreted
 from lowerbound.compiled.rewriting import bind
 
 OPENED = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"})
@@ -126,26 +127,17 @@ def flattened(closed: ClosedJaxpr) -> FlatProgram:
         return Name(count, tuple(aval.shape), aval.dtype)
 
     def run(jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Atom]) -> list[Atom]:
-        env: dict[Any, Atom] = {}
-        env.update(zip(jaxpr.constvars, map(Known, consts), strict=True))
-        env.update(zip(jaxpr.invars, inputs, strict=True))
+        return interpreted(jaxpr, map(Known, consts), inputs, outputs_of, Known)
 
-        def read(atom: Any) -> Atom:
-            return Known(atom.val) if isinstance(atom, Literal) else env[atom]
-
-        for equation in jaxpr.eqns:
-            given = [read(atom) for atom in equation.invars]
-            inner = opened(equation)
-            if inner is not None:
-                outputs = run(inner[0], inner[1], given)
-            else:
-                names = tuple(name(variable.aval) for variable in equation.outvars)
-                kind = equation.primitive.name
-                one = Operation(kind, equation.primitive, equation.params, tuple(given), names)
-                operations.append(one)
-                outputs = list(names)
-            env.update(zip(equation.outvars, outputs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+    def outputs_of(equation: Any, given: list[Atom]) -> Sequence[Atom]:
+        inner = opened(equation)
+        if inner is not None:
+            return run(inner[0], inner[1], given)
+        names = tuple(name(variable.aval) for variable in equation.outvars)
+        kind = equation.primitive.name
+        one = Operation(kind, equation.primitive, equation.params, tuple(given), names)
+        operations.append(one)
+        return names
 
     inputs = tuple(name(variable.aval) for variable in closed.jaxpr.invars)
     outputs = run(closed.jaxpr, closed.consts, inputs)

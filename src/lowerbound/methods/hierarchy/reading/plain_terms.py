@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
+from lowerbound.compiled.interpreting import interpreted
 from lowerbound.compiled.rewriting import bind
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import (
@@ -83,17 +84,7 @@ class _Pass:
         }
 
     def run(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[Value]) -> list[Value]:
-        env: dict[Any, Value] = {}
-        env.update(zip(jaxpr.constvars, map(Value, consts), strict=True))
-        env.update(zip(jaxpr.invars, given, strict=True))
-
-        def read(atom: Any) -> Value:
-            return Value(atom.val) if isinstance(atom, Literal) else env[atom]
-
-        for equation in jaxpr.eqns:
-            inputs = [read(atom) for atom in equation.invars]
-            env.update(zip(equation.outvars, self._outputs(equation, inputs), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return interpreted(jaxpr, map(Value, consts), given, self._outputs, Value)
 
     def _outputs(self, one: Any, given: list[Value]) -> list[Value]:
         if all(value.kind == DATA for value in given):
