@@ -23,7 +23,7 @@ from benchmarks import topics_peers as peers
 from benchmarks.timing import verdict
 from benchmarks.topics_corpora import Corpus, read, synthetic
 from lowerbound.errors import ConvergenceWarning
-from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import Inference, LatentDirichletAllocation
 from lowerbound.topics.choice import choose_batch, choose_engine
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.documents import Documents
@@ -66,8 +66,10 @@ def mean_field(corpus: Corpus, topics: int, with_gensim: bool = False) -> None:
     D, alpha, eta = corpus.train.shape[0], 0.1, 0.01
     print(f"\n{corpus.name}, K = {topics}: mean field, {PASSES} passes, batches of {BATCH}")
     lda = LatentDirichletAllocation(
-        topics, inference="svi", batch_size=BATCH, max_passes=PASSES, validation_fraction=0.0,
-        document_prior=alpha, topic_prior=eta,
+        topics, document_prior=alpha, topic_prior=eta,
+        inference=Inference(
+            "svi", batch_size=BATCH, max_passes=PASSES, validation_fraction=0.0
+        ),
     )  # fmt: skip
     wall, cpu = clock()
     lda.fit(corpus.train)
@@ -106,7 +108,7 @@ def trajectory(
 ) -> Iterator[tuple[np.ndarray, float, float, float]]:
     """Topics, passes, seconds and CPU-seconds of collapsed inference with its defaults."""
     wall, cpu = clock()
-    engine = choose_engine("auto", "float32", None, None)
+    engine = choose_engine("float32", None, None)
     opened = open_corpus(corpus.train)
     setting = Setting(
         topics, "collapsed", choose_batch("collapsed", opened.count, engine), passes, 1e-3, 1.0,
@@ -181,7 +183,8 @@ def large(corpus: Corpus, topics: int) -> None:
     """One pass over many short documents, and tomotopy given the same time."""
     print(f"\n{corpus.name}, K = {topics}: one pass")
     wall, cpu = clock()
-    lda = LatentDirichletAllocation(topics, inference="collapsed", max_passes=1).fit(corpus.train)
+    lda = LatentDirichletAllocation(topics, inference=Inference("collapsed", max_passes=1))
+    lda.fit(corpus.train)
     wall, cpu = clock(wall, cpu)
     own = corpus.judged(lda.components_)
     print(f"  lowerbound {wall:8.2f} s{cpu:8.2f} CPU-s{own:10.4f}; {verdict(cpu, 10)} CPU-s",

@@ -235,9 +235,9 @@ def whole_fit(parts: list[Documents], options: argparse.Namespace) -> None:
     # Programs are compiled anew for the first fit of a process: that is part of its time.
     for name in ("first fit", "second fit"):
         began = time.perf_counter()
-        lda = LatentDirichletAllocation(
-            options.topics, inference="svi", document_prior=0.1, progress=False
-        ).fit(documents)
+        lda = LatentDirichletAllocation(options.topics, inference="svi", document_prior=0.1).fit(
+            documents, progress=False
+        )
         seconds = time.perf_counter() - began
         met = "met" if seconds < END_TO_END else "NOT MET"
         fit = lda.result_

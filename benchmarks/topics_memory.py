@@ -30,9 +30,10 @@ CHILD = """
 import json, resource, sys, time
 folder, limit = sys.argv[1], int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import Inference, LatentDirichletAllocation
 began = time.perf_counter()
-lda = LatentDirichletAllocation({topics}, max_passes=1, progress=False).fit(folder)
+lda = LatentDirichletAllocation({topics}, inference=Inference(max_passes=1))
+lda.fit(folder, progress=False)
 print(json.dumps({{
     "seconds": time.perf_counter() - began,
     "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

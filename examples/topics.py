@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 
 import lowerbound as lb
 from lowerbound.data import debian_descriptions
-from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import Inference, LatentDirichletAllocation
 
 VOCABULARY = np.array(
     ["gene", "dna", "cell", "protein", "orbit", "star", "planet", "galaxy", "data", "model"]
@@ -44,9 +44,12 @@ def toy(documents, length, restarts):
 
     counts = np.stack([np.bincount(row, minlength=len(VOCABULARY)) for row in words])
     lda = LatentDirichletAllocation(
-        2, inference="cavi", topic_prior=ETA, document_prior=ALPHA, vocabulary=VOCABULARY,
-        tolerance=1e-9,
-    ).fit(counts)  # fmt: skip
+        2,
+        inference=Inference("cavi", tolerance=1e-9),
+        topic_prior=ETA,
+        document_prior=ALPHA,
+        vocabulary=VOCABULARY,
+    ).fit(counts)
     print(f"\nELBO of the program {fit.elbo:.3f}, of the estimator {lda.result_.elbo:.3f}")
     return fit, lda
 
@@ -55,7 +58,8 @@ def packages(K, max_passes):
     """Topics of package descriptions, judged on descriptions that were not learned from."""
     counts, words = debian_descriptions()
     train, test = counts[:2800], counts[2800:]
-    lda = LatentDirichletAllocation(K, vocabulary=words, max_passes=max_passes).fit(train)
+    inference = Inference(max_passes=max_passes)
+    lda = LatentDirichletAllocation(K, inference=inference, vocabulary=words).fit(train)
     print(f"\n{lda.reason_}\nStopped: {lda.result_.stop_reason}.")
     for k in np.argsort(-lda.topic_weights_):
         print(f"topic {k} ({lda.topic_weights_[k]:.0%}): {' '.join(lda.topics(8)[k])}")

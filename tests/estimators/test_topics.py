@@ -16,13 +16,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from lowerbound.estimators import LatentDirichletAllocation
+import lowerbound as lb
+from lowerbound.estimators import Inference, LatentDirichletAllocation
 from lowerbound.topics import one_run
 from lowerbound.topics.corpus import open_corpus
 from lowerbound.topics.inference import random_topics
 from lowerbound.topics.native import library
 from lowerbound.topics.native.threaded import NativeEngine
 from tests.oracles import topics as oracle
+from tests.topics.asked import asked
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")
 
@@ -45,7 +47,7 @@ TOKENS = [np.repeat(WORDS, row).tolist() for row in COUNTS]
 
 
 def lda(n_components: int = 2, **settings) -> LatentDirichletAllocation:
-    return LatentDirichletAllocation(n_components, **{"max_passes": 12, "n_jobs": 1, **settings})
+    return asked(n_components, **{"max_passes": 12, "n_jobs": 1, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -228,12 +230,17 @@ def test_engines_agree(inference, monkeypatch):
         return random_topics(engine, reading.corpus.vocabulary, setting)
 
     monkeypatch.setattr(one_run, "first_topics", start)
-    settings = {"inference": inference, "precision": "float64", "max_passes": 4, "batch_size": 40}
-    native = lda(3, engine="native", **settings).fit(COUNTS)
-    other = lda(3, engine="xla", **settings).fit(COUNTS)
-    assert_allclose(other.components_, native.components_, rtol=1e-6)
-    assert_allclose(other.transform(COUNTS), native.transform(COUNTS), atol=1e-5)
-    assert other.score(COUNTS) == pytest.approx(native.score(COUNTS), rel=1e-6)
+    model = lda(3, inference=inference, max_passes=4, batch_size=40)
+    found = []
+    for devices in (None, 1):
+        with lb.computing(precision="float64", devices=devices):
+            topics = model.fit(COUNTS).components_
+            found.append((topics, model.transform(COUNTS), model.score(COUNTS)))
+            assert model.result_.method.endswith("(native)" if devices is None else "(xla)")
+    native, other = found
+    assert_allclose(other[0], native[0], rtol=1e-6)
+    assert_allclose(other[1], native[1], atol=1e-5)
+    assert other[2] == pytest.approx(native[2], rel=1e-6)
 
 
 def test_priors_are_learned():
@@ -251,13 +258,12 @@ def test_priors_are_learned():
 
 def test_a_part_is_a_step():
     """(1 - step) lambda + step (eta + N/B statistics), steps counted over the parts."""
-    model = lda(
-        3, inference="svi", batch_size=30, total_documents=500, precision="float64", delay=2.0
-    )
+    model = lda(3, inference="svi", batch_size=30, delay=2.0)
     documents = open_corpus(COUNTS).held
     engine, start = NativeEngine("float64"), None
     for low in (0, 60):
-        model.partial_fit(COUNTS[low : low + 60])
+        with lb.computing(precision="float64"):
+            model.partial_fit(COUNTS[low : low + 60], total_documents=500)
         if start is None:
             setting = model._run.setting
             start = engine.fetch(random_topics(engine, V, setting))
@@ -278,19 +284,19 @@ def test_parts_come_to_what_a_fit_comes_to(inference, seed):
     """Held-out scores within 0.05 nats per token; those of flat topics are 0.3 lower."""
     settings = {"inference": inference, "batch_size": 20, "random_state": seed}
     whole = lda(**settings).fit(COUNTS)
-    parts = lda(total_documents=D, **settings)
+    parts = lda(**settings)
     for _ in range(6):
         for low in range(0, D, 40):
-            parts.partial_fit(COUNTS[low : low + 40])
+            parts.partial_fit(COUNTS[low : low + 40], total_documents=D)
     new = counts(9)
     assert parts.score(new) == pytest.approx(whole.score(new), abs=0.05)
     assert whole.score(new) > -np.log(V) + 0.2
 
 
 def test_parts_of_one_size_need_no_batch_size():
-    model = lda(total_documents=D)
+    model = lda()
     for low in range(0, D, 40):
-        model.partial_fit(COUNTS[low : low + 40])
+        model.partial_fit(COUNTS[low : low + 40], total_documents=D)
     assert model._run.steps == 3
     assert model.inference_ == "collapsed"
 
@@ -307,7 +313,10 @@ def test_a_clone_is_as_new(fitted):
 
 
 def test_repr_is_short(fitted):
-    assert repr(fitted) == "LatentDirichletAllocation(n_components=2, max_passes=12, n_jobs=1)"
+    assert repr(fitted) == (
+        "LatentDirichletAllocation(n_components=2, inference=Inference(max_passes=12), n_jobs=1)"
+    )
+    assert len(fitted.get_params()) == len(vars(Inference())) == 7
     long = lda(vocabulary=[f"word{n}" for n in range(9999)], topic_prior=np.ones(9999))
     assert len(repr(long)) < 250
 
@@ -371,7 +380,8 @@ def test_the_checks_of_scikit_learn():
     """All of them. The checks' documents may be empty or few, of which there are warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = check_estimator(Counted(2, max_passes=3, n_jobs=1), on_fail=None, on_skip=None)
+        model = Counted(2, inference=Inference(max_passes=3), n_jobs=1)
+        results = check_estimator(model, on_fail=None, on_skip=None)
     failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
     assert failed == {}
     assert sum(r["status"] == "passed" for r in results) > 40

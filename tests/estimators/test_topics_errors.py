@@ -11,13 +11,15 @@ from lowerbound.errors import (
     EmptyDocumentsWarning,
     NativeKernelWarning,
     NotFittedError,
+    SettingError,
     UnknownWordsWarning,
     VocabularyError,
 )
-from lowerbound.estimators import LatentDirichletAllocation
+from lowerbound.estimators import Inference, LatentDirichletAllocation
 from lowerbound.estimators import lda as estimator
 from lowerbound.topics import choice
 from lowerbound.topics.native import library
+from tests.topics.asked import asked
 
 needs_kernel = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")
 COUNTS = np.random.default_rng(0).integers(0, 4, (30, 8))
@@ -25,7 +27,7 @@ STEPS = "only then do the steps sum to infinity while their squares do not."
 
 
 def lda(n_components: int = 3, **settings) -> LatentDirichletAllocation:
-    return LatentDirichletAllocation(n_components, **{"max_passes": 3, **settings})
+    return asked(n_components, **{"max_passes": 3, **settings})
 
 
 def message(error, call, *arguments) -> str:
@@ -39,26 +41,9 @@ SETTINGS = [
     ({"n_components": 2.0}, "n_components=2.0.\nExpected a whole number of at least 1."),
     ({"n_components": True}, "n_components=True.\nExpected a whole number of at least 1."),
     ({"n_components": None}, "n_components=None.\nExpected a whole number of at least 1."),
-    ({"batch_size": 0}, "batch_size=0.\nExpected a whole number of at least 1, or None."),
-    ({"max_passes": -1}, "max_passes=-1.\nExpected a whole number of at least 1, or None."),
     ({"n_jobs": -2}, "n_jobs=-2.\nExpected a whole number of at least 1, or None."),
-    ({"total_documents": 0}, "total_documents=0.\nExpected a whole number of at least 1."),
-    ({"total_documents": 10.0}, "total_documents=10.0.\nExpected a whole number of at least 1."),
     ({"random_state": -1}, "random_state=-1.\nExpected a whole number of at least 0."),
     ({"random_state": None}, "random_state=None.\nExpected a whole number of at least 0."),
-    ({"inference": "gibbs"},
-     "inference='gibbs'.\nExpected one of 'auto', 'svi', 'cavi', 'collapsed'."),
-    ({"precision": "half"}, 'precision=\'half\'.\nExpected "float32", "float64" or None.'),
-    ({"forgetting": 0.5}, f"forgetting=0.5.\nExpected a number in (0.5, 1]: {STEPS}"),
-    ({"forgetting": "fast"}, f"forgetting='fast'.\nExpected a number in (0.5, 1]: {STEPS}"),
-    ({"delay": 0.5}, "delay=0.5.\nExpected a number of at least 1."),
-    ({"delay": np.inf}, "delay=inf.\nExpected a number of at least 1."),
-    ({"validation_fraction": 1.0}, "validation_fraction=1.0.\nExpected a number in [0, 1)."),
-    ({"validation_fraction": None}, "validation_fraction=None.\nExpected a number in [0, 1)."),
-    ({"tolerance": -1e-3}, "tolerance=-0.001.\nExpected a number of at least 0."),
-    ({"tolerance": np.nan}, "tolerance=nan.\nExpected a number of at least 0."),
-    ({"tolerance": "tight"}, "tolerance='tight'.\nExpected a number of at least 0."),
-    ({"engine": "gpu"}, "engine='gpu'.\nExpected one of 'auto', 'native', 'xla'."),
     ({"document_prior": 0.0},
      'document_prior=0.0.\nExpected a positive number, one for each of the 3 topics, or "learn".'),
     ({"document_prior": "asymmetric"},
@@ -81,6 +66,44 @@ SETTINGS = [
 ]  # fmt: skip
 
 
+OF_INFERENCE = [
+    ({"batch_size": 0}, "batch_size=0.\nExpected a whole number of at least 1, or None."),
+    ({"max_passes": -1}, "max_passes=-1.\nExpected a whole number of at least 1, or None."),
+    ({"kind": "gibbs"}, "kind='gibbs'.\nExpected one of 'auto', 'svi', 'cavi', 'collapsed'."),
+    ({"forgetting": 0.5}, f"forgetting=0.5.\nExpected a number in (0.5, 1]: {STEPS}"),
+    ({"forgetting": "fast"}, f"forgetting='fast'.\nExpected a number in (0.5, 1]: {STEPS}"),
+    ({"delay": 0.5}, "delay=0.5.\nExpected a number of at least 1."),
+    ({"delay": np.inf}, "delay=inf.\nExpected a number of at least 1."),
+    ({"validation_fraction": 1.0}, "validation_fraction=1.0.\nExpected a number in [0, 1)."),
+    ({"validation_fraction": None}, "validation_fraction=None.\nExpected a number in [0, 1)."),
+    ({"tolerance": -1e-3}, "tolerance=-0.001.\nExpected a number of at least 0."),
+    ({"tolerance": np.nan}, "tolerance=nan.\nExpected a number of at least 0."),
+    ({"tolerance": "tight"}, "tolerance='tight'.\nExpected a number of at least 0."),
+]
+
+
+@pytest.mark.parametrize(("settings", "text"), OF_INFERENCE, ids=lambda value: str(value)[:40])
+def test_settings_of_the_inference(settings, text):
+    assert message(SettingError, lambda: Inference(**settings)) == f"Inference got {text}"
+
+
+def test_an_inference_is_a_kind_or_a_value():
+    for wrong in ("gibbs", 3, None):
+        model = LatentDirichletAllocation(3, inference=wrong)
+        assert message(SettingError, model.fit, COUNTS) == (
+            f"inference={wrong!r}.\n"
+            "Expected one of 'auto', 'svi', 'cavi', 'collapsed', or an Inference."
+        )
+
+
+@pytest.mark.parametrize("wrong", [0, 10.0])
+def test_the_size_of_the_corpus_of_parts(wrong):
+    with pytest.raises(SettingError) as caught:
+        lda().partial_fit(COUNTS, total_documents=wrong)
+    expected = f"total_documents={wrong}.\nExpected a whole number of at least 1."
+    assert str(caught.value) == expected
+
+
 @pytest.mark.parametrize(("settings", "text"), SETTINGS, ids=lambda value: str(value)[:40])
 def test_settings(settings, text):
     assert message(ArgumentError, lda(**settings).fit, COUNTS) == text
@@ -93,8 +116,8 @@ def test_settings_are_checked_before_documents_are_read():
         def __iter__(self):
             raise AssertionError("was read")
 
-    with pytest.raises(ArgumentError, match="delay"):
-        lda(delay=0).fit(Unread())
+    with pytest.raises(ArgumentError, match="n_jobs"):
+        lda(n_jobs=0).fit(Unread())
 
 
 def test_parts_are_not_swept_over():
@@ -179,18 +202,20 @@ def test_words_that_were_not_learned_are_left_out(named):
 
 @needs_kernel
 def test_a_later_part_may_bring_unknown_words():
-    model = lda(2, total_documents=60)
-    model.partial_fit([["gene", "dna", "cell"], ["star", "orbit", "planet"]] * 15)
+    model = lda(2)
+    first = [["gene", "dna", "cell"], ["star", "orbit", "planet"]] * 15
+    model.partial_fit(first, total_documents=60)
     words = model.words_.copy()
+    second = [["gene", "dna", "quark"], ["star", "orbit", "planet"]] * 15
     with pytest.warns(UnknownWordsWarning, match="'quark'"):
-        model.partial_fit([["gene", "dna", "quark"], ["star", "orbit", "planet"]] * 15)
+        model.partial_fit(second, total_documents=60)
     np.testing.assert_array_equal(model.words_, words)
     assert model.components_.shape == (2, 6)
 
 
 @needs_kernel
 def test_too_few_passes_are_told():
-    model = LatentDirichletAllocation(3, inference="svi", tolerance=0.0, n_jobs=1)
+    model = asked(3, inference="svi", tolerance=0.0, n_jobs=1)
     rng = np.random.default_rng(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(estimator.PASSES, "svi", 2)
@@ -198,7 +223,7 @@ def test_too_few_passes_are_told():
             model.fit(rng.integers(0, 4, (60, 8)))
     assert [str(one.message) for one in caught] == [
         "The fit stopped before it converged: 2 passes.\n"
-        "Give more with max_passes=..., or loosen tolerance."
+        "Give more with Inference(max_passes=...), or loosen tolerance."
     ]
     assert caught[0].filename == __file__
 
@@ -212,10 +237,6 @@ def test_passes_that_are_given_are_meant():
 
 def test_without_the_kernel(monkeypatch):
     monkeypatch.setattr(choice, "library", lambda: None)
-    assert message(ArgumentError, lda(engine="native").fit, COUNTS) == (
-        'engine="native", but the compiled kernel is not built on this machine.\n'
-        'Install a C++ compiler and reinstall lowerbound, or use engine="xla".'
-    )
     with pytest.warns(NativeKernelWarning) as caught:
         model = lda(inference="svi", max_passes=1).fit(COUNTS)
     assert caught[0].filename == __file__

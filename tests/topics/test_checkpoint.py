@@ -14,6 +14,7 @@ from lowerbound.errors import StorageError
 from lowerbound.estimators import LatentDirichletAllocation
 from lowerbound.topics.looks.watch import Trail
 from lowerbound.topics.native import library
+from tests.topics.asked import asked
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled kernel is not built")
 
@@ -28,15 +29,16 @@ def corpus(seed: int = 0) -> np.ndarray:
 
 
 def lda(**settings) -> LatentDirichletAllocation:
-    common = {"tolerance": 0.0, "max_passes": 9, "n_jobs": 1, "progress": False}
-    return LatentDirichletAllocation(6, **{**common, **settings})
+    return asked(6, **{"tolerance": 0.0, "max_passes": 9, "n_jobs": 1, **settings})
 
 
 class StopError(Exception):
     """Stands for whatever ends a process."""
 
 
-def interrupted(model: LatentDirichletAllocation, X, looks: int, monkeypatch) -> None:
+def interrupted(
+    model: LatentDirichletAllocation, X, looks: int, checkpoint: Path, monkeypatch
+) -> None:
     """A fit that ends after so many looks."""
     with_look, seen = Trail.with_look, []
 
@@ -49,7 +51,7 @@ def interrupted(model: LatentDirichletAllocation, X, looks: int, monkeypatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(Trail, "with_look", counted)
         with pytest.raises(StopError):
-            model.fit(X)
+            model.fit(X, progress=False, checkpoint=checkpoint)
 
 
 def assert_same(found: LatentDirichletAllocation, straight: LatentDirichletAllocation) -> None:
@@ -76,10 +78,10 @@ def assert_same(found: LatentDirichletAllocation, straight: LatentDirichletAlloc
 def test_batches_go_on_bit_for_bit(settings, looks, tmp_path, monkeypatch):
     X = corpus()
     straight = lda(**settings).fit(X)
-    model = lda(**settings, checkpoint=tmp_path / "run.lb")
-    interrupted(model, X, looks, monkeypatch)
-    assert (tmp_path / "run.lb").exists()
-    assert_same(model.fit(X), straight)
+    model, path = lda(**settings), tmp_path / "run.lb"
+    interrupted(model, X, looks, path, monkeypatch)
+    assert path.exists()
+    assert_same(model.fit(X, checkpoint=path), straight)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -90,9 +92,9 @@ def test_sweeps_go_on_from_their_topics(method, seed, tmp_path, monkeypatch):
     X = corpus(seed)
     passes = {"max_passes": 18}
     straight = lda(inference=method, **passes).fit(X)
-    model = lda(inference=method, **passes, checkpoint=tmp_path / "run.lb")
-    interrupted(model, X, 4, monkeypatch)
-    model.fit(X)
+    model, path = lda(inference=method, **passes), tmp_path / "run.lb"
+    interrupted(model, X, 4, path, monkeypatch)
+    model.fit(X, checkpoint=path)
     assert model.n_iter_ == straight.n_iter_
     assert len(model.result_.history.rows) == len(straight.result_.history.rows)
     assert model.result_.elbo == pytest.approx(straight.result_.elbo, rel=0.01)
@@ -102,35 +104,35 @@ def test_sweeps_go_on_from_their_topics(method, seed, tmp_path, monkeypatch):
 
 def test_other_settings_and_documents_are_refused(tmp_path, monkeypatch):
     path, X = tmp_path / "run.lb", corpus()
-    interrupted(lda(inference="svi", checkpoint=path), X, 2, monkeypatch)
+    interrupted(lda(inference="svi"), X, 2, path, monkeypatch)
     advice = (
         "Expected the settings and the corpus that it was made with. Delete the file to start "
         "anew, or name another."
     )
     with pytest.raises(StorageError) as raised:
-        lda(inference="svi", forgetting=0.9, checkpoint=path).fit(X)
+        lda(inference="svi", forgetting=0.9).fit(X, checkpoint=path)
     told = f"{path} holds the checkpoint of another fit, with forgetting 0.7 (now 0.9)."
     assert str(raised.value) == f"{told}\n{advice}"
     X[0, 0] += 1
     with pytest.raises(StorageError, match="another fit, with digest of documents"):
-        lda(inference="svi", checkpoint=path).fit(X)
+        lda(inference="svi").fit(X, checkpoint=path)
     X[0, 0] -= 1
     with pytest.raises(StorageError, match="another fit, with digest of priors"):
-        lda(inference="svi", checkpoint=path, document_prior=0.3).fit(X)
+        lda(inference="svi", document_prior=0.3).fit(X, checkpoint=path)
 
 
 def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "run.lb"
     path.write_bytes(b"no archive")
     with pytest.raises(StorageError, match="damaged or is no topics checkpoint of lowerbound"):
-        lda(inference="svi", checkpoint=path).fit(corpus())
+        lda(inference="svi").fit(corpus(), checkpoint=path)
 
 
 KILLED = """
 import sys
 from tests.topics.test_checkpoint import corpus, lda
-model = lda(inference="svi", batch_size=64, checkpoint=sys.argv[1], max_passes=40)
-print(model.fit(corpus()).components_.tobytes().hex()[:64])
+model = lda(inference="svi", batch_size=64, max_passes=40)
+print(model.fit(corpus(), checkpoint=sys.argv[1]).components_.tobytes().hex()[:64])
 """
 
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from lowerbound.errors import ArgumentError, NativeKernelWarning
+from lowerbound.errors import NativeKernelWarning
 from lowerbound.topics import choice
 from lowerbound.topics.choice import choose_batch, choose_engine, choose_inference
 from lowerbound.topics.corpus import Corpus, open_corpus
@@ -88,64 +88,35 @@ def test_what_is_asked_for_is_done(wanted):
 
 
 @needs_kernel
-@pytest.mark.parametrize("wanted", ["auto", "native"])
-def test_the_kernel_works_on_cpu(wanted):
-    assert choose_engine(wanted, "float64", 3, None) == NativeEngine("float64", 3)
-    assert choose_engine(wanted, "float32", None, None).threads == choice.cores()
+def test_the_kernel_works_on_cpu():
+    assert choose_engine("float64", 3, None) == NativeEngine("float64", 3)
+    assert choose_engine("float32", None, None).threads == choice.cores()
 
 
-def test_xla_where_it_is_asked_for():
-    engine = choose_engine("xla", "float64", None, None)
-    assert isinstance(engine, XlaEngine)
-    assert engine.precision == "float64"
-
-
-def test_xla_on_devices():
+def test_xla_where_devices_are_named():
     import jax
 
-    assert isinstance(choose_engine("auto", "float32", None, jax.devices()), XlaEngine)
+    engine = choose_engine("float64", None, 1)
+    assert isinstance(engine, XlaEngine)
+    assert engine.precision == "float64"
+    assert isinstance(choose_engine("float32", None, jax.devices()), XlaEngine)
 
 
 def test_without_the_kernel_xla_takes_its_place_and_says_so(monkeypatch):
     monkeypatch.setattr(choice, "library", lambda: None)
     with pytest.warns(NativeKernelWarning) as caught:
-        engine = choose_engine("auto", "float32", None, None)
+        engine = choose_engine("float32", None, None)
     assert isinstance(engine, XlaEngine)
     assert str(caught[0].message) == (
         "The compiled kernel of topics is not built on this machine, so topics run on XLA, which "
-        "is slower on CPU.\nInstall a C++ compiler and reinstall lowerbound, or pass "
-        'engine="xla" to say that this is meant.'
+        "is slower on CPU.\nInstall a C++ compiler and reinstall lowerbound, or say that this is "
+        "meant: with lb.computing(devices=1)."
     )
 
 
 def test_asking_for_xla_needs_no_warning(monkeypatch):
     monkeypatch.setattr(choice, "library", lambda: None)
-    assert isinstance(choose_engine("xla", "float32", None, None), XlaEngine)
-
-
-def test_the_kernel_that_is_not_there_cannot_be_asked_for(monkeypatch):
-    monkeypatch.setattr(choice, "library", lambda: None)
-    with pytest.raises(ArgumentError) as error:
-        choose_engine("native", "float32", None, None)
-    assert str(error.value) == (
-        'engine="native", but the compiled kernel is not built on this machine.\n'
-        'Install a C++ compiler and reinstall lowerbound, or use engine="xla".'
-    )
-
-
-def test_the_kernel_does_not_use_devices():
-    with pytest.raises(ArgumentError) as error:
-        choose_engine("native", "float32", None, "all")
-    assert str(error.value) == (
-        'devices= spreads documents over JAX devices, which engine="native" does not use.\n'
-        'Expected engine="xla" or "auto".'
-    )
-
-
-def test_an_unknown_engine():
-    with pytest.raises(ArgumentError) as error:
-        choose_engine("cuda", "float32", None, None)
-    assert str(error.value) == "engine='cuda'.\nExpected one of 'auto', 'native', 'xla'."
+    assert isinstance(choose_engine("float32", None, 1), XlaEngine)
 
 
 def test_cores_are_those_this_process_may_use():

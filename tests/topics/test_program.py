@@ -192,10 +192,10 @@ def test_the_page_and_the_curve_of_many_topics(tmp_path, monkeypatch):
     """A posterior too large to draw from is shown by its exact moments; scores are per token."""
     pytest.importorskip("matplotlib").use("Agg")
     import lowerbound as lb
-    from lowerbound.estimators import LatentDirichletAllocation
+    from tests.topics.asked import asked
 
     counts = np.random.default_rng(0).poisson(1.0, size=(200, 30))
-    fit = LatentDirichletAllocation(4, inference="collapsed", max_passes=3).fit(counts).result_
+    fit = asked(4, inference="collapsed", max_passes=3).fit(counts).result_
     monkeypatch.setattr(report_module(), "DRAWN", 100)
     monkeypatch.setattr(type(fit), "sample", None)
     page = lb.report(fit, tmp_path / "page.html").read_text()

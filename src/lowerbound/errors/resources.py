@@ -80,6 +80,6 @@ class NativeKernelWarning(LowerboundWarning):
     def __init__(self) -> None:
         super().__init__(
             "The compiled kernel of topics is not built on this machine, so topics run on XLA, "
-            "which is slower on CPU.\nInstall a C++ compiler and reinstall lowerbound, or pass "
-            'engine="xla" to say that this is meant.'
+            "which is slower on CPU.\nInstall a C++ compiler and reinstall lowerbound, or say "
+            "that this is meant: with lb.computing(devices=1)."
         )

@@ -5,5 +5,6 @@ and `result_`, the `Fit` behind them.
 """
 
 from lowerbound.estimators.lda import LatentDirichletAllocation
+from lowerbound.estimators.lda_settings import Inference
 
-__all__ = ["LatentDirichletAllocation"]
+__all__ = ["Inference", "LatentDirichletAllocation"]

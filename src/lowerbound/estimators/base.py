@@ -8,6 +8,10 @@ from typing import Any, Self
 
 from lowerbound.errors import ArgumentError
 
+LONGEST = 60  # characters of a value in a repr
+_repr = reprlib.Repr()
+_repr.maxother = LONGEST
+
 
 class Estimator:
     """Settings are the arguments of the constructor, kept as they were given.
@@ -60,8 +64,8 @@ class Estimator:
 
 def _short(value: Any) -> str:
     """A value on one line, with the middle of a long one left out."""
-    text = " ".join(reprlib.repr(value).split())
-    return text if len(text) <= 60 else f"{text[:40]}...{text[-10:]}"
+    text = " ".join(_repr.repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[:40]}...{text[-10:]}"
 
 
 def _same(value: Any, default: Any) -> bool:

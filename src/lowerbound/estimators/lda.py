@@ -8,9 +8,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from lowerbound.compute.computing import current
 from lowerbound.errors import ArgumentError, ConvergenceWarning, NotFittedError
 from lowerbound.estimators.base import Estimator
 from lowerbound.estimators.lda_settings import (
+    Inference,
+    check_count,
     check_prior,
     check_settings,
     check_topics,
@@ -35,7 +38,7 @@ from lowerbound.topics.looks.quality import Quality, quality, top_words
 from lowerbound.topics.one_run import rule_of, run
 from lowerbound.topics.outcome import Run, advanced, unbegun
 from lowerbound.topics.priors import Priors
-from lowerbound.topics.settings import Inference, Setting
+from lowerbound.topics.settings import Kind, Setting
 
 PASSES: Final = {"svi": 20, "cavi": 200, "collapsed": 100}
 TOLERANCE: Final = {"svi": 1e-3, "cavi": 1e-5, "collapsed": 1e-3}
@@ -49,15 +52,12 @@ HELD_OUT: Final = 2000  # documents, at most
 class LatentDirichletAllocation(Estimator):
     """Topics of a corpus (paper section 4.3): beta_k ~ Dir(eta), theta_d ~ Dir(alpha), words.
 
-    inference: "svi" and "cavi" are the paper's mean field; "collapsed" integrates the proportions
-    and topics out (CVB0), which is more accurate on short documents; "auto" chooses by the shape of
-    the corpus and says why in `reason_`. topic_prior, document_prior: a number, a vector, or
-    "learn"; without a document_prior, 5 / n_components. vocabulary: the words of the columns or
-    ids, or the words to count in token lists. validation_fraction: documents held out (at most
-    2,000) to decide when to stop and whether learned priors are kept; 0 to learn from all.
-    total_documents: the size of the corpus whose parts `partial_fit` is given. checkpoint: a file
-    that holds where a fit stands after every pass; a fit that finds it goes on from there, and
-    removes it at its end.
+    inference: "svi", "cavi", "collapsed", or "auto", which says in `reason_` what it chose and why;
+    or an `Inference`, which holds these kinds with their steps and when to stop. document_prior,
+    topic_prior: a number, a vector, or "learn"; without a document_prior, 5 / n_components.
+    vocabulary: the words of the columns or ids, or the words to count in token lists. n_jobs: the
+    threads of the compiled kernel; all cores by default. Precision and devices are said around a
+    fit, as elsewhere: `with lb.computing(precision="float64"):`.
 
     >>> corpus = [["gene", "dna", "cell"], ["star", "orbit", "planet"]] * 50
     >>> lda = LatentDirichletAllocation(2, random_state=1).fit(corpus)
@@ -69,90 +69,75 @@ class LatentDirichletAllocation(Estimator):
         self,
         n_components: int = 10,
         *,
-        inference: str = "auto",
-        topic_prior: Any = 0.01,
+        inference: str | Inference = "auto",
         document_prior: Any = None,
+        topic_prior: Any = 0.01,
         vocabulary: Any = None,
-        batch_size: int | None = None,
-        max_passes: int | None = None,
-        tolerance: float | None = None,
-        delay: float | None = None,
-        forgetting: float | None = None,
-        validation_fraction: float = 0.05,
-        total_documents: int = 1_000_000,
-        engine: str = "auto",
-        precision: str | None = None,
-        devices: Any = None,
         n_jobs: int | None = None,
         random_state: int = 0,
-        progress: bool | None = None,
-        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.inference = inference
-        self.topic_prior = topic_prior
         self.document_prior = document_prior
+        self.topic_prior = topic_prior
         self.vocabulary = vocabulary
-        self.batch_size = batch_size
-        self.max_passes = max_passes
-        self.tolerance = tolerance
-        self.delay = delay
-        self.forgetting = forgetting
-        self.validation_fraction = validation_fraction
-        self.total_documents = total_documents
-        self.engine = engine
-        self.precision = precision
-        self.devices = devices
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.progress = progress
-        self.checkpoint = checkpoint
 
     # -- learning ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn topics from a corpus; what a corpus may be is told by `open_corpus`."""
+    def fit(
+        self, X: Any, y: Any = None, *, progress: bool | None = None, checkpoint: Any = None
+    ) -> Self:
+        """Learn topics from a corpus; what a corpus may be is told by `open_corpus`.
+
+        checkpoint: a file that holds where the fit stands after every pass; a fit that finds it
+        goes on from there, and removes it at its end.
+        """
         check_settings(self)
+        asked = Inference.of(self.inference)
         corpus = open_corpus(X, self.vocabulary)
         check_topics(self.n_components, corpus)
-        inference, keeps, why = choose_inference(self.inference, corpus, self.n_components)
-        engine = self._engine(inference)
-        setting = self._setting(inference, corpus, engine, keeps, why)
+        kind, keeps, why = choose_inference(asked.kind, corpus, self.n_components)
+        engine = self._engine(kind)
+        setting = self._setting(kind, corpus, engine, keeps, why)
         # Coordinate ascent stops by its ELBO; it needs a judge only where priors are learned.
-        judged = inference != "cavi" or setting.learn_document or setting.learn_topic
+        judged = kind != "cavi" or setting.learn_document or setting.learn_topic
         found = run(
             engine,
             corpus,
             self._priors(corpus.vocabulary),
             setting,
-            validation=(self.validation_fraction if judged else 0.0, HELD_OUT),
-            progress=self.progress,
-            checkpoint=self.checkpoint,
+            validation=(asked.validation_fraction if judged else 0.0, HELD_OUT),
+            progress=progress,
+            checkpoint=checkpoint,
         )
-        if not found.converged and self.max_passes is None:
-            remedy = "Give more with max_passes=..., or loosen tolerance."
-            if inference == "collapsed" and not np.isfinite(found.held_out):
+        if not found.converged and asked.max_passes is None:
+            remedy = "Give more with Inference(max_passes=...), or loosen tolerance."
+            if kind == "collapsed" and not np.isfinite(found.held_out):
                 remedy = "Hold documents out to stop by (validation_fraction), or set max_passes."
             warnings.warn(ConvergenceWarning(f"{setting.passes} passes", remedy), stacklevel=2)
         return self._keep(found, corpus, engine)
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, *, total_documents: int = 1_000_000) -> Self:
         """Take one step for each batch of X, as a part of a corpus of `total_documents`.
 
         Parts may come in any number and size; call again with the next one.
         """
         check_settings(self)
+        check_count("total_documents", total_documents)
+        asked = Inference.of(self.inference)
         begun: Run | None = getattr(self, "_run", None)
         corpus = open_corpus(X, self.vocabulary) if begun is None else self._open(X)
         if begun is None:
             begun, engine = self._begin(corpus)
         else:
             engine = self._engine(begun.setting.inference)
-        size = self.batch_size or choose_batch(begun.setting.inference, corpus.count, engine)
+        size = asked.batch_size or choose_batch(begun.setting.inference, corpus.count, engine)
         topics, steps, seen = engine.place(begun.topics), begun.steps, begun.documents
         count = corpus.count or 1
         # After a fit the corpus is what was fitted and what is given now.
-        total = begun.corpus_size + count if begun.whole else max(self.total_documents, count)
+        total = begun.corpus_size + count if begun.whole else max(total_documents, count)
         for batch in corpus.batches(size):
             step = (steps + begun.setting.delay) ** -begun.setting.forgetting
             rule = rule_of(begun.setting)
@@ -166,32 +151,34 @@ class LatentDirichletAllocation(Estimator):
 
     def _begin(self, corpus: Corpus) -> tuple[Run, Engine]:
         """Nothing learned yet."""
-        if self.inference == "cavi":
+        asked = Inference.of(self.inference)
+        if asked.kind == "cavi":
             raise ArgumentError(
                 'partial_fit learns from batches, and inference="cavi" sweeps over all documents.\n'
                 'Expected inference="svi", "collapsed" or "auto".'
             )
         check_topics(self.n_components, corpus)
-        chosen, _, _ = choose_inference(self.inference, corpus, self.n_components)
-        inference: Inference = "svi" if chosen == "cavi" else chosen
-        why = f"Documents come in parts: {inference} on batches of them."
-        engine = self._engine(inference)
-        setting = self._setting(inference, corpus, engine, False, why)
-        setting = replace(setting, delay=self.delay or 1.0)  # topics are random, nothing to keep
+        chosen, _, _ = choose_inference(asked.kind, corpus, self.n_components)
+        kind: Kind = "svi" if chosen == "cavi" else chosen
+        why = f"Documents come in parts: {kind} on batches of them."
+        engine = self._engine(kind)
+        setting = self._setting(kind, corpus, engine, False, why)
+        setting = replace(setting, delay=asked.delay or 1.0)  # topics are random, nothing to keep
         first = engine.fetch(random_topics(engine, corpus.vocabulary, setting))
         return unbegun(first, self._priors(corpus.vocabulary), setting), engine
 
     def _setting(
-        self, inference: Inference, corpus: Corpus, engine: Engine, keeps: bool, why: str
+        self, kind: Kind, corpus: Corpus, engine: Engine, keeps: bool, why: str
     ) -> Setting:
+        asked = Inference.of(self.inference)
         return Setting(
             topics=self.n_components,
-            inference=inference,
-            batch_size=self.batch_size or choose_batch(inference, corpus.count, engine),
-            passes=self.max_passes or PASSES[inference],
-            tolerance=TOLERANCE[inference] if self.tolerance is None else self.tolerance,
-            delay=self.delay or DELAY[inference],
-            forgetting=self.forgetting or FORGETTING[inference],
+            inference=kind,
+            batch_size=asked.batch_size or choose_batch(kind, corpus.count, engine),
+            passes=asked.max_passes or PASSES[kind],
+            tolerance=TOLERANCE[kind] if asked.tolerance is None else asked.tolerance,
+            delay=asked.delay or DELAY[kind],
+            forgetting=asked.forgetting or FORGETTING[kind],
             seed=self.random_state,
             learn_document=learns(self.document_prior),
             learn_topic=learns(self.topic_prior),
@@ -199,10 +186,11 @@ class LatentDirichletAllocation(Estimator):
             why=why,
         )
 
-    def _engine(self, inference: str) -> Engine:
-        precision = self.precision or ("float64" if inference == "cavi" else "float32")
+    def _engine(self, kind: Kind) -> Engine:
+        where = current()
+        precision = where.precision or ("float64" if kind == "cavi" else "float32")
         jobs = None if self.n_jobs == -1 else self.n_jobs
-        return choose_engine(self.engine, precision, jobs, self.devices)
+        return choose_engine(precision, jobs, where.devices)
 
     def _priors(self, vocabulary: int) -> Priors:
         K = self.n_components
@@ -216,7 +204,7 @@ class LatentDirichletAllocation(Estimator):
 
     def _keep(self, found: Run, corpus: Corpus, engine: Engine) -> Self:
         self._run = found
-        self._how = (engine.name, self.precision or engine_precision(engine))
+        self._how = (engine.name, engine_precision(engine))
         self._result: Fit | None = None
         self.components_ = np.ascontiguousarray(found.topics.T)
         shares = self.components_.sum(axis=1)

@@ -9,21 +9,20 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError, NativeKernelWarning, SettingError
+from lowerbound.errors import NativeKernelWarning
 from lowerbound.topics.corpus import Corpus
 from lowerbound.topics.inference_steps import Engine
 from lowerbound.topics.native import library
 from lowerbound.topics.native.threaded import NativeEngine
-from lowerbound.topics.settings import Inference
+from lowerbound.topics.settings import Kind
 
 LONG: Final = 200  # tokens a document, from which mean field and collapsed inference hardly differ
 FEW: Final = 10_000  # documents that coordinate ascent sweeps over quickly
 STORED: Final = 4 * 2**30  # bytes of phi that collapsed sweeps may keep
-INFERENCES: Final = ("auto", "svi", "cavi", "collapsed")
-ENGINES: Final = ("auto", "native", "xla")
+KINDS: Final = ("auto", "svi", "cavi", "collapsed")
 
 
-def choose_inference(wanted: str, corpus: Corpus, topics: int) -> tuple[Inference, bool, str]:
+def choose_inference(wanted: str, corpus: Corpus, topics: int) -> tuple[Kind, bool, str]:
     """The inference, whether phi of all entries may be kept, and the reason in words."""
     held = corpus.held
     fits, stored = False, 0
@@ -48,22 +47,9 @@ def choose_inference(wanted: str, corpus: Corpus, topics: int) -> tuple[Inferenc
     return "svi", False, f"SVI: {shape}, many and long."
 
 
-def choose_engine(wanted: str, precision: str, threads: int | None, devices: Any) -> Engine:
-    """The compiled kernel on CPU, XLA on accelerators or several devices."""
-    if wanted not in ENGINES:
-        raise SettingError("", "engine", wanted, f"one of {', '.join(map(repr, ENGINES))}")
-    if wanted == "native" and devices is not None:
-        raise ArgumentError(
-            'devices= spreads documents over JAX devices, which engine="native" does not use.\n'
-            'Expected engine="xla" or "auto".'
-        )
-    if wanted == "native" and library() is None:
-        raise ArgumentError(
-            'engine="native", but the compiled kernel is not built on this machine.\n'
-            'Install a C++ compiler and reinstall lowerbound, or use engine="xla".'
-        )
-    on_cpu = wanted == "native" or (devices is None and jax.default_backend() == "cpu")
-    if wanted != "xla" and on_cpu:
+def choose_engine(precision: str, threads: int | None, devices: Any) -> Engine:
+    """The compiled kernel on CPU; XLA on accelerators, or where devices are named."""
+    if devices is None and jax.default_backend() == "cpu":
         if library() is not None:
             return NativeEngine(precision, threads or cores())
         warnings.warn(NativeKernelWarning(), stacklevel=4)
@@ -81,7 +67,7 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def choose_batch(inference: Inference, count: int | None, engine: Engine) -> int:
+def choose_batch(inference: Kind, count: int | None, engine: Engine) -> int:
     """Documents a step: so that a pass is tens of steps, and steps are worth their overhead."""
     if engine.name == "xla":
         return 8192 if count is None else int(np.clip(count // 32, 256, 32768))

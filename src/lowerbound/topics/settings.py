@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Inference = Literal["svi", "cavi", "collapsed"]
+Kind = Literal["svi", "cavi", "collapsed"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Setting:
     """One run: which inference, in what steps, and when to stop."""
 
     topics: int
-    inference: Inference
+    inference: Kind
     batch_size: int
     passes: int  # at most
     tolerance: float  # gain that counts: nats per held-out token, or of the ELBO by its size (cavi)

@@ -22,7 +22,7 @@ from lowerbound.topics.settings import Setting
 from lowerbound.topics.snapshots import Snapshots
 
 KIND = Kind(
-    "topics checkpoint", 2, "LatentDirichletAllocation(checkpoint=...)",
+    "topics checkpoint", 2, "LatentDirichletAllocation().fit(checkpoint=...)",
     "Delete the file to start anew.",
 )  # fmt: skip
 
