@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from lowerbound.compute.devices import Placement, placement
-from lowerbound.errors import ArgumentError, SettingError
+from lowerbound.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,8 @@ class Computing:
 
     def __post_init__(self) -> None:
         if self.precision not in (None, "float32", "float64"):
-            raise ArgumentError(
-                f"computing got precision={self.precision!r}.\n"
-                'Expected "float32", "float64" or None.'
+            raise SettingError(
+                "computing", "precision", self.precision, '"float32", "float64" or None'
             )
         if not isinstance(self.verdicts, bool):
             raise SettingError("computing", "verdicts", self.verdicts, "True or False")

@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import DevicesError
 
 ROWS: Final = "rows"  # the name of the mesh's axis
 
@@ -87,11 +87,7 @@ class Placement:
         own = np.asarray(array)
         mine = sum(d.process_index == jax.process_index() for d in self.mesh.devices.flat)
         if mine * self.processes != self.count:
-            raise ArgumentError(
-                f"This process has {mine} of the {self.count} devices of {self.processes} "
-                "processes.\nExpected as many devices in every process, as each holds an equal "
-                "part of the rows. Start every process with the same number of devices."
-            )
+            raise DevicesError.uneven(mine, self.count, self.processes)
         self._check_rows(own.shape, axis, mine)
         whole = list(own.shape)
         whole[axis] *= self.processes
@@ -118,11 +114,7 @@ class Placement:
 
     def _check_rows(self, shape: tuple[int, ...], axis: int, parts: int) -> None:
         if axis >= len(shape) or shape[axis] % parts:
-            raise ArgumentError(
-                f"An array of shape {shape} cannot be spread along axis {axis}.\n"
-                f"Expected a multiple of {parts} rows, as many on each of {parts} devices. "
-                "Pad the rows, or choose another number of devices."
-            )
+            raise DevicesError.indivisible(shape, axis, parts)
 
     def _placed(self, whole: np.ndarray, sharding: NamedSharding) -> jax.Array:
         return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
@@ -141,12 +133,6 @@ def _whole(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-EXPECTED: Final = (
-    'Expected None (one device), a number of devices, "all", a sequence of JAX devices, or a '
-    "jax.sharding.Mesh of one axis."
-)
-
-
 def placement(devices: Any) -> Placement | None:
     """The devices over which rows are spread; None for the default device alone.
 
@@ -157,29 +143,22 @@ def placement(devices: Any) -> Placement | None:
         return None
     if isinstance(devices, str):
         if devices != "all":
-            raise ArgumentError(f"devices={devices!r} is no choice of devices.\n{EXPECTED}")
+            raise DevicesError.not_devices(devices)
         return _checked(_ordered())
     if isinstance(devices, int) and not isinstance(devices, bool):
         available = _ordered()
         if not 1 <= devices <= len(available):
-            raise ArgumentError(
-                f"devices={devices}, but JAX sees {len(available)} "
-                f"({available[0].platform}).\nExpected a number from 1 to {len(available)}. On "
-                "CPU, set XLA_FLAGS=--xla_force_host_platform_device_count=N before JAX starts."
-            )
+            raise DevicesError.too_many(devices, len(available), available[0].platform)
         return _checked(available[:devices])
     if isinstance(devices, Mesh):
         if devices.devices.ndim != 1:
-            raise ArgumentError(
-                f"devices is a mesh with axes {', '.join(devices.axis_names)}.\nExpected a mesh "
-                "of one axis: the rows of the data are all that is spread."
-            )
+            raise DevicesError.mesh(devices.axis_names)
         return _checked(list(devices.devices))
     if isinstance(devices, Sequence | np.ndarray):
         chosen = list(devices)
         if chosen and all(isinstance(device, jax.Device) for device in chosen):
             return _checked(chosen)
-    raise ArgumentError(f"devices={devices!r} is no choice of devices.\n{EXPECTED}")
+    raise DevicesError.not_devices(devices)
 
 
 def _ordered() -> list[jax.Device]:
@@ -189,18 +168,10 @@ def _ordered() -> list[jax.Device]:
 
 def _checked(devices: list[jax.Device]) -> Placement:
     if len(set(devices)) < len(devices):
-        raise ArgumentError(
-            f"devices names a device twice: {', '.join(map(str, devices))}.\n"
-            "Expected every device once."
-        )
+        raise DevicesError.twice([str(device) for device in devices])
     platforms = sorted({device.platform for device in devices})
     if len(platforms) > 1:
-        raise ArgumentError(
-            f"devices mixes platforms: {', '.join(platforms)}.\nExpected devices of one kind."
-        )
+        raise DevicesError.platforms(platforms)
     if jax.process_index() not in {device.process_index for device in devices}:
-        raise ArgumentError(
-            f"None of the {len(devices)} devices belongs to process {jax.process_index()} of "
-            f'{jax.process_count()}.\nExpected some in every process that fits. Use devices="all".'
-        )
+        raise DevicesError.of_others(len(devices), jax.process_index(), jax.process_count())
     return Placement(Mesh(np.asarray(devices), (ROWS,)))

@@ -19,7 +19,7 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.compute.devices import Placement, whole
-from lowerbound.errors import ArgumentError, NotSpreadError
+from lowerbound.errors import DevicesError, NotSpreadError
 from lowerbound.errors.wording import quoted
 from lowerbound.joint import Joint
 from lowerbound.joint.derive import abstract
@@ -177,7 +177,7 @@ class Spread:
 
 
 def spread_rows(model: Model, placement: Placement | None) -> Spread | None:
-    """The rows of a model on a placement; raises ArgumentError where it has no rows to spread."""
+    """The rows of a model on a placement; raises where it has none to spread."""
     if placement is None:
         return None
     plate = model.data_plate
@@ -208,11 +208,7 @@ def check_agreement(digests: Mapping[str, int], placement: Placement) -> None:
         found = placement.agree(digest)
         if (found != found[0]).any():
             other = int(np.argmax(found != found[0]))
-            raise ArgumentError(
-                f"Argument '{name}' of process {other} differs from that of process 0.\n"
-                "Expected the same call of fit in every process: each takes its own rows of the "
-                "same data."
-            )
+            raise DevicesError.other_data(name, other)
 
 
 def check_rows_apart(model: Model, joint: Joint) -> None:

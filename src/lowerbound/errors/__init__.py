@@ -97,10 +97,12 @@ from lowerbound.errors.requests import (
     NotSpreadError,
     ReservedNameError,
     SettingError,
+    UnableError,
     UnfittedModelError,
     UnknownSiteError,
 )
 from lowerbound.errors.resources import (
+    DevicesError,
     NativeKernelWarning,
     TooDenseError,
     TooLargeError,
@@ -109,12 +111,19 @@ from lowerbound.errors.resources import (
     TooSlowError,
 )
 from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning
-from lowerbound.errors.rows import BatchSizeError, PathError, RowError, StreamError
+from lowerbound.errors.rows import (
+    BatchSizeError,
+    MinibatchError,
+    PathError,
+    RowError,
+    StreamError,
+)
 from lowerbound.errors.storage import (
     MissingPackageError,
     NotPlainError,
     ResumeWarning,
     StorageError,
+    UnkeptError,
 )
 from lowerbound.errors.studies import DifferentDataError, NoRowsError, NotRepeatableError
 from lowerbound.errors.unusable_data import (
@@ -152,6 +161,7 @@ __all__ = [
     "ZeroVarianceError",
     # rows
     "BatchSizeError",
+    "MinibatchError",
     "PathError",
     "RowError",
     "StreamError",
@@ -173,6 +183,7 @@ __all__ = [
     "NotSpreadError",
     "ReservedNameError",
     "SettingError",
+    "UnableError",
     "UnfittedModelError",
     "NotIdentifiedWarning",
     "TrustWarning",
@@ -224,6 +235,7 @@ __all__ = [
     "NoRowsError",
     "NotRepeatableError",
     # resources
+    "DevicesError",
     "NativeKernelWarning",
     "TooDenseError",
     "TooLargeError",
@@ -235,4 +247,5 @@ __all__ = [
     "NotPlainError",
     "ResumeWarning",
     "StorageError",
+    "UnkeptError",
 ]

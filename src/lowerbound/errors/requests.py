@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError
+from lowerbound.errors.roots import ArgumentError, case
 
 
 class SettingError(ArgumentError):
@@ -19,6 +19,36 @@ class SettingError(ArgumentError):
     ) -> None:
         got = f"{caller} got " if caller else ""
         super().__init__(f"{got}{setting}={value!r}{context}.\nExpected {expected}.")
+
+
+class UnableError(ArgumentError):
+    """Something is asked for that the method does not have: said before any work."""
+
+    @case
+    def lacking(cls, asked: str, method: str, why: str, which: str) -> str:
+        """The method has it for no program."""
+        return (
+            f"{asked} with {method}, which {why}.\n"
+            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or name "
+            "one with method=."
+        )
+
+    @case
+    def with_parameters(cls, asked: str, method: str, why: str, which: str) -> str:
+        """The method has it, but not for a program with parameters."""
+        return (
+            f"{asked} with {method} for a model with numpyro.param sites, which {why}.\n"
+            f"Expected a model of latent sites alone. Drop {which}, give the parameters priors "
+            "with numpyro.sample, or fix them with numpyro.handlers.substitute."
+        )
+
+    @case
+    def of_streams(cls, method: str) -> str:
+        """The method needs all rows."""
+        return (
+            f"fit got columns of a stream with {method}, which needs all rows at once.\n"
+            "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
+        )
 
 
 class UnknownSiteError(ArgumentError):

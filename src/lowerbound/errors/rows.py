@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from lowerbound.errors.roots import ArgumentError, case
@@ -11,6 +11,132 @@ from lowerbound.errors.wording import entry_of, quoted
 
 class BatchSizeError(ArgumentError):
     """The minibatches asked for cannot be drawn from so many rows, or in that order."""
+
+
+class MinibatchError(ArgumentError):
+    """A program, or a call, whose rows cannot be taken some at a time."""
+
+    @case
+    def no_such_plate(cls, method: str, plate: str, known: Sequence[str]) -> str:
+        """The plate that was named has no observations."""
+        listed = ", ".join(f"'{name}'" for name in known) or "none"
+        return (
+            f"{method} got plate='{plate}', which holds no observed site.\n"
+            f"Expected one of the plates of the observations: {listed}."
+        )
+
+    @case
+    def which_plate(cls, method: str, sizes: Mapping[str, int]) -> str:
+        """Several plates could be that of the rows."""
+        named = " and ".join(f"'{name}' ({size})" for name, size in sizes.items())
+        return (
+            f"{method} cannot tell which plate holds the rows: {named} could both be the local "
+            f'one.\nSay which: lb.{method}(plate="{next(iter(sizes))}").'
+        )
+
+    @case
+    def no_plate(cls, method: str, lengths: Mapping[str, int]) -> str:
+        """No plate is as long as an argument."""
+        return (
+            f"{method} found no rows: no plate of the observations is as long as an argument; "
+            f"leading dimensions are {_lengths(lengths)}.\n"
+            "Put the observed sites into a numpyro.plate with one member for each row of the data."
+        )
+
+    @case
+    def no_argument(cls, size: int, plate: str | None, lengths: Mapping[str, int]) -> str:
+        """No argument is as long as the plate."""
+        return (
+            f"No argument has one entry for each of the {size} rows of plate '{plate}'; leading "
+            f"dimensions are {_lengths(lengths)}.\n"
+            "Expected data arrays with the rows along their first axis."
+        )
+
+    @case
+    def inspected(cls, arguments: Sequence[str]) -> str:
+        """The program looks at the values of its rows."""
+        return (
+            f"The model inspects the values of {', '.join(arguments)} in Python, so every batch of "
+            "rows would be another program.\n"
+            "Expected operations that JAX can trace; or use method=lb.CAVI()."
+        )
+
+    @case
+    def one_size(cls, total: int, count: int, reason: str, plate: str, argument: str) -> str:
+        """The program fits no other number of rows."""
+        return (
+            f"The model fits its {total} rows, but not a batch of {count}: {reason}\n"
+            "Expected every size to follow from the data: write "
+            f'numpyro.plate("{plate}", len({argument})).'
+        )
+
+    @case
+    def plate_size(cls, count: int, plate: str, size: int | None, argument: str) -> str:
+        """The plate of the rows does not follow them."""
+        found = "absent" if size is None else f"of size {size}"
+        return (
+            f"On a batch of {count} rows, plate '{plate}' is {found}.\n"
+            "Expected one member for each entry along the first axis of the data: write "
+            f'numpyro.plate("{plate}", len({argument})).'
+        )
+
+    @case
+    def follows_rows(cls, site: str, plate: str | None, shapes: Mapping[int, Any], at: str) -> str:
+        """A site outside the plate has a shape that follows the rows; `shapes` by their number."""
+        found = ", ".join(
+            f"{shape} for {count}{' rows' if not number else ''}"
+            for number, (count, shape) in enumerate(shapes.items())
+        )
+        return (
+            f"Site '{site}' is outside plate '{plate}', but its shape follows the rows: {found}   "
+            f"({at})\nPut it into the plate, or use method=lb.CAVI()."
+        )
+
+    @case
+    def local_start(cls, method: str, site: str) -> str:
+        """A value to start from is that of a site of the rows."""
+        return (
+            f"{method} got init for '{site}', which is local: it is solved anew in every batch.\n"
+            "Expected values of global sites."
+        )
+
+    @case
+    def too_few(cls, count: int, missing: Sequence[str]) -> str:
+        """A batch is too small to tell which sites have missing entries."""
+        return (
+            f"A batch has {count} rows, and entries are missing in {', '.join(missing)}.\n"
+            f"Expected batches of at least {len(missing) + 1} rows, from which the sites with "
+            "missing entries can be told. Use a larger batch_size."
+        )
+
+    @case
+    def uneven(cls, method: str, size: int, devices: int) -> str:
+        """A batch is no multiple of the devices."""
+        next_size = -(-size // devices) * devices
+        return (
+            f"{method} got batch_size={size} for {devices} devices.\nExpected a multiple of "
+            f"{devices}, as many rows on each device. Use batch_size={next_size}."
+        )
+
+    @case
+    def coupled(cls, site: str) -> str:
+        """Rows are not independent given the global sites."""
+        return (
+            f"The rows of the local site '{site}' are coupled, so a batch of them cannot be fitted "
+            "without the others.\nUse method=lb.CAVI()."
+        )
+
+    @case
+    def missing_of_several(cls, site: str) -> str:
+        """Missing entries cannot be followed through the program."""
+        return (
+            f"Site '{site}' has missing entries that are not those of one argument.\n"
+            "Expected a masked array that the site observes as it is; or use method=lb.CAVI()."
+        )
+
+
+def _lengths(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {length}" for name, length in lengths.items()) or "none"
 
 
 class RowError(ArgumentError):

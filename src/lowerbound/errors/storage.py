@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from lowerbound.errors.roots import LowerboundError, LowerboundWarning
+from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, case
 
 
 class StorageError(LowerboundError):
@@ -14,6 +15,27 @@ class StorageError(LowerboundError):
 
 class NotPlainError(LowerboundError, TypeError):
     """A value is neither an array nor JSON."""
+
+
+class UnkeptError(ArgumentError):
+    """A setting of a run that a checkpoint cannot hold."""
+
+    @case
+    def devices(cls, given: Any) -> str:
+        """Devices themselves belong to one process."""
+        return (
+            f"computing got devices={given!r}, which a checkpoint cannot hold.\n"
+            'Expected a number of devices or "all", when checkpoint=... is given.'
+        )
+
+    @case
+    def setting(cls, method: str, name: str, value: Any) -> str:
+        """A setting of the method is a function, say."""
+        return (
+            f"{method} got {name}={value!r}, which a checkpoint cannot hold.\n"
+            "Expected settings that are numbers, texts, arrays, or lists and dicts of them, when "
+            "checkpoint=... is given."
+        )
 
 
 class ResumeWarning(LowerboundWarning):

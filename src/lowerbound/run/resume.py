@@ -16,7 +16,13 @@ import numpy as np
 
 from lowerbound.compute.computing import Computing
 from lowerbound.compute.versions import versions
-from lowerbound.errors import ArgumentError, NotPlainError, ResumeWarning, StorageError
+from lowerbound.errors import (
+    NotPlainError,
+    ResumeWarning,
+    StorageError,
+    UnableError,
+    UnkeptError,
+)
 from lowerbound.joint.derive import trace_program
 from lowerbound.model import Model
 from lowerbound.model.inputs.arguments import named_leaves
@@ -75,22 +81,11 @@ def check_abilities(method: Method, problem: Problem, kept: bool) -> None:
     )
     for ability, wanted, what, why, which in asked:
         if wanted and ability not in method.abilities:
-            raise ArgumentError(
-                f"{what} with {method.code}, which {why}.\n"
-                f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or "
-                "name one with method=."
-            )
+            raise UnableError.lacking(what, method.code, why, which)
         if wanted and ability not in method.abilities_for(problem):
-            raise ArgumentError(
-                f"{what} with {method.code} for a model with numpyro.param sites, which {why}.\n"
-                f"Expected a model of latent sites alone. Drop {which}, give the parameters priors "
-                "with numpyro.sample, or fix them with numpyro.handlers.substitute."
-            )
+            raise UnableError.with_parameters(what, method.code, why, which)
     if problem.streams and STREAMS not in method.abilities:
-        raise ArgumentError(
-            f"fit got columns of a stream with {method.code}, which needs all rows at once.\n"
-            "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
-        )
+        raise UnableError.of_streams(method.code)
 
 
 def start_keeping(
@@ -120,10 +115,7 @@ def start_keeping(
 def _devices_record(devices: Any) -> Any:
     if isinstance(devices, str | int | None):
         return devices
-    raise ArgumentError(
-        f"computing got devices={devices!r}, which a checkpoint cannot hold.\n"
-        'Expected a number of devices or "all", when checkpoint=... is given.'
-    )
+    raise UnkeptError.devices(devices)
 
 
 def of_program(keep: Keeper, model: Model) -> Keeper:
@@ -266,11 +258,7 @@ def method_record(method: Any) -> dict[str, Any]:
             settings[field.name] = _plain(value)
             check_plain(settings[field.name])
         except NotPlainError:
-            raise ArgumentError(
-                f"{name} got {field.name}={value!r}, which a checkpoint cannot hold.\n"
-                "Expected settings that are numbers, texts, arrays, or lists and dicts of them, "
-                "when checkpoint=... is given."
-            ) from None
+            raise UnkeptError.setting(name, field.name, value) from None
     return {"record": name, "settings": settings}
 
 

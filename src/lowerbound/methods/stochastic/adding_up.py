@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, Residual
+from lowerbound.errors import MinibatchError, Residual
 from lowerbound.joint import Joint
 from lowerbound.joint.derive import mask_name
 from lowerbound.joint.terms.expression import text
@@ -45,10 +45,7 @@ def check_locals(model: Model, joint: Joint) -> None:
         layout = block.layouts.get(site or "")
         apart = layout is None or axes[site or ""] in layout.batch
         if block.sequential or not apart:
-            raise ArgumentError(
-                f"The rows of the local site '{site}' are coupled, so a batch of them cannot be "
-                "fitted without the others.\nUse method=lb.CAVI()."
-            )
+            raise MinibatchError.coupled(site or "")
 
 
 def mask_sources(model: Model) -> dict[str, tuple[str, int]]:
@@ -61,9 +58,5 @@ def mask_sources(model: Model) -> dict[str, tuple[str, int]]:
             if events >= 0 and np.array_equal(entries.all(axis=axes), mask):
                 found[mask_name(site)] = (name, events)
         if mask_name(site) not in found:
-            raise ArgumentError(
-                f"Site '{site}' has missing entries that are not those of one argument.\n"
-                "Expected a masked array that the site observes as it is; or use "
-                "method=lb.CAVI()."
-            )
+            raise MinibatchError.missing_of_several(site)
     return found

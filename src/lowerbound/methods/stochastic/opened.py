@@ -13,7 +13,7 @@ from lowerbound.compute.devices import Placement
 from lowerbound.compute.engine import derived
 from lowerbound.compute.placed import gathered
 from lowerbound.compute.spread import check_agreement
-from lowerbound.errors import ArgumentError, Residual
+from lowerbound.errors import MinibatchError, Residual
 from lowerbound.joint import Joint
 from lowerbound.methods.coordinate.begin import check_partition, given_values
 from lowerbound.methods.stochastic.adding_up import batch_residuals, check_locals, mask_sources
@@ -127,10 +127,7 @@ def check_start(method: ByRows, model: Model) -> None:
     """Values to start from are those of global sites."""
     for name in method.init if isinstance(method.init, Mapping) else ():
         if name in model.local:
-            raise ArgumentError(
-                f"{method.name} got init for '{name}', which is local: it is solved anew in every "
-                "batch.\nExpected values of global sites."
-            )
+            raise MinibatchError.local_start(method.name, name)
     given_values(model, method)
 
 
@@ -146,11 +143,7 @@ def with_missing(rows: Mapping[str, Any], masked: Set[str]) -> dict[str, Any]:
         return dict(rows)
     count = len(rows[names[0]])
     if count <= len(names):
-        raise ArgumentError(
-            f"A batch has {count} rows, and entries are missing in {', '.join(names)}.\n"
-            f"Expected batches of at least {len(names) + 1} rows, from which the sites with "
-            "missing entries can be told. Use a larger batch_size."
-        )
+        raise MinibatchError.too_few(count, names)
     marked = {}
     for k, name in enumerate(names):
         mask = found[name].copy()
@@ -174,11 +167,7 @@ def batch_size(method: ByRows, rows: int, where: Placement | None) -> int:
     if size is None:
         return min(BATCH, rows) // devices * devices or rows
     if size % devices:
-        raise ArgumentError(
-            f"{method.name} got batch_size={size} for {devices} devices.\nExpected a multiple of "
-            f"{devices}, as many rows on each device. Use batch_size="
-            f"{-(-size // devices) * devices}."
-        )
+        raise MinibatchError.uneven(method.name, size, devices)
     return size
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowerbound.errors import ArgumentError, ShapeError
+from lowerbound.errors import MinibatchError, ShapeError
 from lowerbound.methods.stochastic.batched import ByRows
 from lowerbound.model import Model, Plate, trace_model
 from lowerbound.model.sites import shared_plates
@@ -37,28 +37,16 @@ def find_rows(function: Callable[..., Any], call: Call, method: ByRows) -> RowPl
         known = list(dict.fromkeys(p for own in plates for p in own))
         chosen = [p for p in known if p.name == plate]
         if not chosen:
-            listed = ", ".join(f"'{p.name}'" for p in known) or "none"
-            raise ArgumentError(
-                f"{kind} got plate='{plate}', which holds no observed site.\n"
-                f"Expected one of the plates of the observations: {listed}."
-            )
+            raise MinibatchError.no_such_plate(kind, plate, [p.name for p in known])
         size, name = chosen[0].size, chosen[0].name
     else:
         size, name = _only_plate(plates, lengths, observed, kind)
     aligned = tuple(n for n, length in lengths.items() if length == size)
     if not aligned:
-        raise ArgumentError(
-            f"No argument has one entry for each of the {size} rows of plate '{name}'; leading "
-            f"dimensions are {_lengths(lengths)}.\n"
-            "Expected data arrays with the rows along their first axis."
-        )
+        raise MinibatchError.no_argument(size, name, lengths)
     inspected = [n for n in aligned if n in concrete]
     if inspected:
-        raise ArgumentError(
-            f"The model inspects the values of {', '.join(inspected)} in Python, so every batch of "
-            "rows would be another program.\n"
-            "Expected operations that JAX can trace; or use method=lb.CAVI()."
-        )
+        raise MinibatchError.inspected(inspected)
     latent = {e.name: e.batch_shape + e.event_shape for e in entries if e.kind == "latent"}
     return RowPlan(name, size, aligned, latent)
 
@@ -76,26 +64,14 @@ def _only_plate(
         every = dict.fromkeys(p for own in plates for p in own)
         fitting = [p for p in every if p.size in lengths.values()]
     if len(fitting) > 1:
-        named = " and ".join(f"'{p.name}' ({p.size})" for p in fitting)
-        raise ArgumentError(
-            f"{kind} cannot tell which plate holds the rows: {named} could both be the local one.\n"
-            f'Say which: lb.{kind}(plate="{fitting[0].name}").'
-        )
+        raise MinibatchError.which_plate(kind, {p.name: p.size for p in fitting})
     if fitting:
         return fitting[0].size, fitting[0].name
     sizes = {e.batch_shape[0] for e in observed if e.batch_shape}
     sizes &= set(lengths.values())
     if len(sizes) != 1:
-        raise ArgumentError(
-            f"{kind} found no rows: no plate of the observations is as long as an argument; "
-            f"leading dimensions are {_lengths(lengths)}.\n"
-            "Put the observed sites into a numpyro.plate with one member for each row of the data."
-        )
+        raise MinibatchError.no_plate(kind, lengths)
     return sizes.pop(), None
-
-
-def _lengths(lengths: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {length}" for name, length in lengths.items()) or "none"
 
 
 def trace_batch(
@@ -109,24 +85,15 @@ def trace_batch(
         if count == plan.total:
             raise
         reason = str(error).splitlines()[0]
-        raise ArgumentError(
-            f"The model fits its {plan.total} rows, but not a batch of {count}: {reason}\n"
-            "Expected every size to follow from the data: write "
-            f'numpyro.plate("{plan.plate or "rows"}", len({plan.names[0]})).'
+        raise MinibatchError.one_size(
+            plan.total, count, reason, plan.plate or "rows", plan.names[0]
         ) from error
     plate = model.data_plate
     if plan.plate is not None and (plate is None or plate.size != count):
-        found = "absent" if plate is None else f"of size {plate.size}"
-        raise ArgumentError(
-            f"On a batch of {count} rows, plate '{plan.plate}' is {found}.\n"
-            "Expected one member for each entry along the first axis of the data: write "
-            f'numpyro.plate("{plan.plate}", len({plan.names[0]})).'
-        )
+        size = None if plate is None else plate.size
+        raise MinibatchError.plate_size(count, plan.plate, size, plan.names[0])
     for name, site in model.latent.items():
         if name not in model.local and site.shape != plan.shapes[name]:
-            raise ArgumentError(
-                f"Site '{name}' is outside plate '{plan.plate}', but its shape follows the rows: "
-                f"{site.shape} for {count} rows, {plan.shapes[name]} for {plan.total}   "
-                f"({site.where})\nPut it into the plate, or use method=lb.CAVI()."
-            )
+            shapes = {count: site.shape, plan.total: plan.shapes[name]}
+            raise MinibatchError.follows_rows(name, plan.plate, shapes, site.where)
     return model
