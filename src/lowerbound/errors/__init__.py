@@ -90,6 +90,7 @@ from lowerbound.errors.remedies import (
 )
 from lowerbound.errors.requests import (
     AugmentationError,
+    ChosenSitesError,
     NoPredictorsError,
     NoStructureError,
     NotAFitError,
@@ -177,6 +178,7 @@ __all__ = [
     "CorpusFileError",
     # requests
     "AugmentationError",
+    "ChosenSitesError",
     "NoStructureError",
     "NotFittedError",
     "NotAFitError",

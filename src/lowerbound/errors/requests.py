@@ -66,6 +66,69 @@ class UnknownSiteError(ArgumentError):
         )
 
 
+class ChosenSitesError(ArgumentError):
+    """Sites are chosen to be conditioned on, or to have a Gaussian, that cannot be."""
+
+    @case
+    def number(cls, sites: Sequence[str], most: int) -> str:
+        """None is chosen, too many, or one twice."""
+        return (
+            f"condition got {len(sites)} sites: {', '.join(sites) or 'none'}.\n"
+            f"Expected one to {most} different scalar sites: the grid over them grows as a power "
+            "of their number."
+        )
+
+    @case
+    def not_scalar(cls, site: str, shape: tuple[int, ...], where: str) -> str:
+        """A site to condition on has entries."""
+        return (
+            f"condition got '{site}', a site of shape {shape}   ({where}).\n"
+            "Expected scalar sites. Condition on the scalars that this site depends on."
+        )
+
+    @case
+    def no_interval(cls, site: str, found: str, where: str) -> str:
+        """A site to condition on lives on no fixed interval."""
+        return (
+            f"condition got '{site}', whose support is one {found}   ({where}).\n"
+            "Expected a fixed interval of real numbers. Condition on another site."
+        )
+
+    @case
+    def all_of_them(cls, sites: tuple[str, ...]) -> str:
+        """Nothing is left to have exact updates."""
+        return (
+            f"Over got sites={sites!r}, which are all latent sites of the model.\n"
+            "Expected some of them. Let one Gaussian cover all: lb.Gaussian()."
+        )
+
+    @case
+    def too_few(cls, sites: tuple[str, ...], left: Sequence[str]) -> str:
+        """Given the sites, others still have no exact updates."""
+        names = ", ".join(f"'{name}'" for name in left)
+        return (
+            f"Over got sites={sites!r}; given these, {names} still have no exact updates.\n"
+            f"Expected sites without which every other site has one. Add {names}, or let one "
+            "Gaussian cover all sites: lb.Gaussian()."
+        )
+
+    @case
+    def discrete(cls, site: str, distribution: str, where: str) -> str:
+        """A site that is to have a Gaussian is discrete."""
+        return (
+            f"Over got sites with '{site}', which is discrete: {distribution}   ({where}).\n"
+            "Expected continuous sites; discrete ones keep factors of their own."
+        )
+
+    @case
+    def moving(cls, site: str, where: str) -> str:
+        """A site that is to have a Gaussian has a support that depends on others."""
+        return (
+            f"Over got sites with '{site}', whose support depends on other sites   ({where}).\n"
+            "Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian()."
+        )
+
+
 class ReservedNameError(ArgumentError):
     """The model has an argument whose name `fit`, or another caller, keeps for itself."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import (
     Delta,
@@ -55,7 +55,5 @@ def as_method(method: Any) -> Method:
     if isinstance(method, type) and issubclass(method, Method) and method in METHODS:
         return method()
     names = ", ".join(f'"{name}"' for name in SHORTHAND)
-    raise ArgumentError(
-        f'fit got method={method!r}.\nExpected "auto", {names}, or a method value such as '
-        "lb.CAVI(restarts=10)."
-    )
+    expected = f'"auto", {names}, or a method value such as lb.CAVI(restarts=10)'
+    raise SettingError("fit", "method", method, expected)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lowerbound.errors import ArgumentError, SettingError, StorageError
+from lowerbound.errors import SettingError, StorageError
 from lowerbound.store.archive import Kind, read_archive, write_archive
 
 KIND = Kind("checkpoint", 2, "lb.fit(..., checkpoint=...)", "Start again in an empty folder.")
@@ -50,10 +50,8 @@ def as_checkpoint(value: Any) -> Checkpoint | None:
         return value
     if isinstance(value, str | os.PathLike):
         return Checkpoint(value)
-    raise ArgumentError(
-        f"fit got checkpoint={value!r}.\nExpected the name of a folder, or "
-        'lb.Checkpoint("folder", every=100).'
-    )
+    expected = 'the name of a folder, or lb.Checkpoint("folder", every=100)'
+    raise SettingError("fit", "checkpoint", value, expected)
 
 
 @dataclass(frozen=True)

@@ -460,7 +460,7 @@ def test_a_parameter_that_python_inspects():
 
 def test_it_watches_no_held_out_data():
     method = lb.CAVI(monitor=(1,))
-    assert message(errors.ArgumentError, many_means, *normals(0), method=method) == (
+    assert message(errors.SettingError, many_means, *normals(0), method=method) == (
         "CAVI got monitor=(1,) for a model with numpyro.param sites.\n"
         "Expected monitor=None: variational EM runs without it. Give the parameters priors with "
         "numpyro.sample, or fix them with numpyro.handlers.substitute."
@@ -481,7 +481,7 @@ def test_it_watches_no_held_out_data():
 )
 def test_one_device_in_double_precision(asked, what, why, drop):
     with lb.computing(**asked):
-        text = message(errors.ArgumentError, many_means, *normals(0), method=lb.CAVI())
+        text = message(errors.UnableError, many_means, *normals(0), method=lb.CAVI())
     assert text == (
         f"{what} with lb.CAVI() for a model with numpyro.param sites, which {why}.\n"
         f"Expected a model of latent sites alone. Drop {drop}, give the parameters priors with "

@@ -16,7 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compute.engine import derived, engine_for
-from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.errors import (
+    ArgumentError,
+    NotConjugateError,
+    SettingError,
+    UnknownSiteError,
+)
 from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.methods.coordinate.alternate import UNBOUNDED, Carry, advance, starts
@@ -237,17 +242,18 @@ def check_given(method: Method, given: Mapping[str, Any], names: Sequence[str]) 
     """Starting values are of parameters and latent sites."""
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ArgumentError(
-            f"{method.name} got init for '{unknown[0]}', which is no parameter and no latent site."
-            f"\nExpected names among {', '.join(names)}."
-        )
+        which = "is no parameter and no latent site"
+        raise UnknownSiteError(f"{method.name} got init for", unknown[0], tuple(names), which)
 
 
 def check_settings(method: CAVI) -> None:
     """The setting that variational EM does not have."""
     if method.monitor is not None:
-        raise ArgumentError(
-            f"CAVI got monitor={method.monitor!r} for a model with numpyro.param sites.\n"
-            "Expected monitor=None: variational EM runs without it. Give the parameters priors "
-            "with numpyro.sample, or fix them with numpyro.handlers.substitute."
+        raise SettingError(
+            "CAVI",
+            "monitor",
+            method.monitor,
+            "monitor=None: variational EM runs without it. Give the parameters priors with "
+            "numpyro.sample, or fix them with numpyro.handlers.substitute",
+            " for a model with numpyro.param sites",
         )

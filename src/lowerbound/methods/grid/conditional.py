@@ -23,7 +23,7 @@ from lowerbound.compiled import Kept
 from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
-from lowerbound.errors import ArgumentError, UnknownSiteError
+from lowerbound.errors import ChosenSitesError, UnknownSiteError
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
@@ -78,26 +78,16 @@ def given_inputs(theta: Mapping[str, Array]) -> dict[str, Array]:
 def transforms_of(model: Model, sites: Sequence[str]) -> tuple[Transform, ...]:
     """The maps from the real line to the supports of the sites to condition on, all checked."""
     if not 1 <= len(sites) <= MOST_SITES or len(set(sites)) < len(sites):
-        raise ArgumentError(
-            f"condition got {len(sites)} sites: {', '.join(sites) or 'none'}.\n"
-            f"Expected one to {MOST_SITES} different scalar sites: the grid over them grows as a "
-            "power of their number."
-        )
+        raise ChosenSitesError.number(sites, MOST_SITES)
     for name in sites:
         if name not in model.latent:
             raise UnknownSiteError("condition got", name, tuple(model.latent))
         site = model.latent[name]
         if site.shape:
-            raise ArgumentError(
-                f"condition got '{name}', a site of shape {site.shape}   ({site.where}).\n"
-                "Expected scalar sites. Condition on the scalars that this site depends on."
-            )
+            raise ChosenSitesError.not_scalar(name, site.shape, site.where)
         if site.support is None or site.support.is_discrete:
             found = "that depends on other sites" if site.support is None else "of integers"
-            raise ArgumentError(
-                f"condition got '{name}', whose support is one {found}   ({site.where}).\n"
-                "Expected a fixed interval of real numbers. Condition on another site."
-            )
+            raise ChosenSitesError.no_interval(name, found, site.where)
     return tuple(biject_to(_plain(model.latent[name].support)) for name in sites)
 
 

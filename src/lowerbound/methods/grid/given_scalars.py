@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from lowerbound.errors import ArgumentError
+from lowerbound.errors import SettingError
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.run.method import Method, is_same
@@ -56,9 +56,11 @@ class Given(Method):
         plain = type(self.method)().settings()
         for name, value in self.method.settings().items():
             if name not in HEEDED and not is_same(value, plain[name]):
-                raise ArgumentError(
-                    f"Given got a method with {name}={value!r}.\nExpected none: a grid solves "
-                    "every node from the one beside it, to its own tolerance."
+                raise SettingError(
+                    "Given",
+                    f"a method with {name}",
+                    value,
+                    "none: a grid solves every node from the one beside it, to its own tolerance",
                 )
 
     def plan(self, problem: Problem) -> Planned[Any]:

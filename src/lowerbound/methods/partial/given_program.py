@@ -19,7 +19,7 @@ from jax import Array
 from numpyro.distributions import biject_to
 
 from lowerbound.compute.engine import Engine, derived, engine_for
-from lowerbound.errors import ArgumentError, Residual, UnknownSiteError
+from lowerbound.errors import ChosenSitesError, Residual, UnknownSiteError
 from lowerbound.joint import Joint, Statistics, Summand, energy, inputs_of
 from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.derive import abstract
@@ -96,20 +96,12 @@ def given_sites(
 ) -> tuple[GivenSites, Model]:
     """The program given some sites, and its model; raises where the rest has no exact updates."""
     if set(sites) >= set(model.latent):
-        raise ArgumentError(
-            f"Over got sites={tuple(sites)!r}, which are all latent sites of the model.\n"
-            "Expected some of them. Let one Gaussian cover all: lb.Gaussian()."
-        )
+        raise ChosenSitesError.all_of_them(tuple(sites))
     program = conditioned_on(model, sites, args, kwargs)
     coordinates = coordinates_of(model, sites)
     left = left_over(program, sites)
     if left:
-        names = ", ".join(f"'{name}'" for name in left)
-        raise ArgumentError(
-            f"Over got sites={tuple(sites)!r}; given these, {names} still have no exact "
-            "updates.\nExpected sites without which every other site has one. Add "
-            f"{names}, or let one Gaussian cover all sites: lb.Gaussian()."
-        )
+        raise ChosenSitesError.too_few(tuple(sites), left)
     engine = engine_for(program, np.dtype(float))
     known = engine.compiled.get("affine")
     if known is None:
@@ -127,17 +119,9 @@ def coordinates_of(model: Model, sites: Sequence[str]) -> Coordinates:
             raise UnknownSiteError("Over got sites with", name, tuple(model.latent))
         site = model.latent[name]
         if is_discrete(model, name):
-            raise ArgumentError(
-                f"Over got sites with '{name}', which is discrete: {site.distribution}   "
-                f"({site.where}).\nExpected continuous sites; discrete ones keep factors of their "
-                "own."
-            )
+            raise ChosenSitesError.discrete(name, site.distribution, site.where)
         if site.support is None:
-            raise ArgumentError(
-                f"Over got sites with '{name}', whose support depends on other sites   "
-                f"({site.where}).\nExpected a fixed support. Let one Gaussian cover all sites: "
-                "lb.Gaussian()."
-            )
+            raise ChosenSitesError.moving(name, site.where)
         shapes[name] = tuple(biject_to(site.support).inverse_shape(site.shape))
         supports[name] = site.support
     ordered = [name for name in model.latent if name in shapes]
