@@ -2,6 +2,8 @@
 
 from lowerbound import errors, plot
 from lowerbound.api import fit, resume
+from lowerbound.calibration.calibrated import Calibration
+from lowerbound.calibration.calibrating import calibrate
 from lowerbound.choosing.compared import Comparison
 from lowerbound.choosing.comparing import compare
 from lowerbound.choosing.varied import Sweep, sweep
@@ -40,6 +42,7 @@ __all__ = [
     "EM",
     "SVI",
     "Augmented",
+    "Calibration",
     "Checkpoint",
     "Comparison",
     "Delta",
@@ -58,6 +61,7 @@ __all__ = [
     "Sweep",
     "Verdict",
     "__version__",
+    "calibrate",
     "check",
     "compare",
     "computing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -69,6 +69,16 @@ def computing(
     """
     measures = current().verdicts if verdicts is None else verdicts
     token = _current.set(Computing(precision, devices, measures))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def without_verdicts() -> Iterator[None]:
+    """As it is otherwise asked for, but no fit is compared with the posterior."""
+    token = _current.set(replace(current(), verdicts=False))
     try:
         yield
     finally:

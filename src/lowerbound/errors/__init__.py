@@ -126,7 +126,13 @@ from lowerbound.errors.storage import (
     StorageError,
     UnkeptError,
 )
-from lowerbound.errors.studies import DifferentDataError, NoRowsError, NotRepeatableError
+from lowerbound.errors.studies import (
+    DifferentDataError,
+    FailedSimulationsError,
+    NoRowsError,
+    NotGenerativeError,
+    NotRepeatableError,
+)
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -234,6 +240,8 @@ __all__ = [
     "UncorrectableError",
     # studies
     "DifferentDataError",
+    "FailedSimulationsError",
+    "NotGenerativeError",
     "NoRowsError",
     "NotRepeatableError",
     # resources

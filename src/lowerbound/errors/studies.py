@@ -35,3 +35,24 @@ class NoRowsError(ArgumentError):
             'Expected a fit with its data and the factors of all rows. Use by="elbo", or new rows: '
             "test=..."
         )
+
+
+class NotGenerativeError(ArgumentError):
+    """Data cannot be drawn from a program, so that nothing can be calibrated on them."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(
+            f"The model cannot simulate data: {reason}.\n"
+            f"Expected proper priors and observed sites that can be drawn given them. {remedy}."
+        )
+
+
+class FailedSimulationsError(ArgumentError):
+    """Most of the simulated data sets cannot be fitted."""
+
+    def __init__(self, failed: int, simulations: int, first: str) -> None:
+        super().__init__(
+            f"{failed} of {simulations} simulated data sets could not be fitted; the first: "
+            f"{first}.\nExpected priors under which most data sets are possible ones. Draw some "
+            "by numpyro.infer.Predictive and look at them; narrower priors often cure it."
+        )

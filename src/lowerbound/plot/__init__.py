@@ -17,6 +17,7 @@ from lowerbound.plot.history import topic_history
 from lowerbound.plot.panels import topics
 from lowerbound.plot.reading import document
 from lowerbound.plot.scaling import topic_map
+from lowerbound.plot.uniformity import calibration
 
 __all__ = [
     "COLOURS",
@@ -24,6 +25,7 @@ __all__ = [
     "posterior",
     "mixture",
     "sweep",
+    "calibration",
     "topics",
     "topic_map",
     "topic_history",
