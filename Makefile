@@ -29,7 +29,7 @@ demo: setup
 
 test: lint typecheck
 	$(BIN)/python -m pytest -n 2
-	$(BIN)/python -m pytest --doctest-modules src/lowerbound
+	$(BIN)/python -m pytest -n 2 --doctest-modules src/lowerbound
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -9,7 +9,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
 from lowerbound.ascent import State
 from lowerbound.compiled import quickly
 from lowerbound.compute.engine import engine_for
@@ -29,7 +28,7 @@ def scales(y: Any) -> None:
         numpyro.sample(f"y_{name}", dist.Normal(mean, scale).expand([5]).to_event(1), obs=row)
 
 
-def test_a_sweep_of_groups_equals_updates_one_by_one() -> None:
+def test_a_sweep_of_groups_equals_updates_one_by_one_with_the_bound_of_its_end() -> None:
     with jax.enable_x64(True):
         model = trace_model(scales, (Y,))
         engine = engine_for(model, np.dtype(float))
@@ -44,11 +43,9 @@ def test_a_sweep_of_groups_equals_updates_one_by_one() -> None:
                 state, _ = sweep.update(arrays, state, number)
             return state
 
-        together, _ = quickly(lambda s: sweep(arrays, s))(state)
+        together, bound = quickly(lambda s: sweep(arrays, s))(state)
         apart = quickly(singly)(state)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), together, apart)
-
-
-def test_the_bound_of_a_sweep_is_the_sum_of_its_terms() -> None:
-    fit = lb.fit(scales, Y, method=lb.CAVI(), progress=False)
-    np.testing.assert_allclose(sum(fit.elbo_terms.values()), fit.elbo, rtol=1e-10)
+        # The bound that the sweep returns, in passing, is that of its end, site by site.
+        terms = engine.by_site(arrays, together)
+        np.testing.assert_allclose(sum(map(float, terms.values())), bound, rtol=1e-10)

@@ -154,9 +154,10 @@ def evidence(y, prior, mass, top):
     """Log of the integral over p and the rate of prod_n (p 1[y=0] + (1-p) f(y | rate))."""
     p = (np.arange(400) + 0.5) / 400
     rate = (np.arange(4000) + 0.5) / 4000 * top
-    f = mass(y[:, None], rate)  # rows, rates
-    rows = p[:, None, None] * (y == 0)[:, None] + (1 - p)[:, None, None] * f
-    logs = np.log(rows).sum(axis=1) + np.log(prior(rate))
+    logs = np.log(prior(rate)) + np.zeros((400, 1))
+    for value, count in zip(*np.unique(y, return_counts=True), strict=True):
+        alone = (1 - p)[:, None] * mass(value, rate)
+        logs += count * np.log(alone + p[:, None] * (value == 0))
     weights = np.exp(logs - logs.max())
     total = logs.max() + np.log(weights.sum()) - np.log(400) + np.log(top / 4000)
     return total, (weights.sum(axis=1) @ p) / weights.sum(), weights.sum(0) @ rate / weights.sum()
