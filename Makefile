@@ -1,4 +1,4 @@
-# make setup | demo | test | test-matrix | bench | lint | typecheck | format | clean
+# make setup | demo | paper | test | test-matrix | bench | lint | typecheck | format | clean
 # Needs Python 3.11 or newer and make; `make PYTHON=python3.12 setup` picks another interpreter.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-matrix bench bench-posteriordb lint format typecheck clean
+.PHONY: help setup demo paper test test-slow test-matrix bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -26,6 +26,14 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard src/lowerbound/topics/native/
 
 demo: setup
 	$(BIN)/python examples/paper_mixture.py
+
+# The paper's figures and studies at their full size, in output/paper/.
+# make paper IMAGES=FILE for histograms of real images (Figures 4 to 6).
+paper: setup
+	$(BIN)/python examples/paper_mixture.py --output output/paper
+	for study in accuracy starts evidence gibbs text; do \
+	  $(BIN)/python examples/paper/$$study.py || exit 1; done
+	$(BIN)/python examples/paper/images.py --rows 10000 --seconds 600 $(if $(IMAGES),--images $(IMAGES))
 
 test: lint typecheck
 	$(BIN)/python -m pytest -n 2

@@ -34,6 +34,60 @@ def test_every_example_is_run_here():
     }
 
 
+def study(name):
+    return example(f"paper/{name}")
+
+
+def test_every_study_of_the_paper_is_run_here():
+    names = {path.stem for path in (ROOT / "examples" / "paper").glob("*.py")}
+    assert names == {"accuracy", "evidence", "gibbs", "images", "starts", "text"}
+
+
+def test_mean_field_has_the_variances_of_conditionals_and_linear_response_those_of_the_posterior(
+    tmp_path,
+):
+    exact, q, response = study("accuracy").main(output=tmp_path)
+    np.testing.assert_allclose(np.diag(q), 1 / np.diag(np.linalg.inv(exact)), rtol=1e-6)
+    # 20,000 draws: a variance has a standard error of 1%, so this is off by chance once in 10^6.
+    np.testing.assert_allclose(response, exact, rtol=0.05)
+    assert (tmp_path / "accuracy.png").stat().st_size > 10_000
+
+
+def test_starts_end_at_several_optima(tmp_path):
+    ends = study("starts").main(n=150, starts=4, output=tmp_path)
+    assert len(ends) == 2
+    assert all((np.diff(values) <= 0).all() for values in ends.values())
+    assert (tmp_path / "starts.png").stat().st_size > 10_000
+
+
+def test_the_elbo_is_below_the_evidence_by_the_names_of_components(tmp_path):
+    rows = study("evidence").main(most=7, output=tmp_path)
+    gaps = [exact - elbo for _, _, exact, elbo in rows]
+    assert [terms for _, terms, _, _ in rows] == [3**3, 3**5, 3**7]
+    assert min(gaps) > 0
+    assert gaps[-1] == pytest.approx(np.log(6), abs=0.05)
+
+
+def test_the_sampler_spreads_more_than_mean_field(tmp_path):
+    fit, gibbs = study("gibbs").main(draws=2000, output=tmp_path)
+    assert gibbs.sd("level") > fit.sd("level")
+    assert gibbs.mean("level") == pytest.approx(fit.mean("level"), abs=0.1)
+
+
+def test_images_are_clustered_and_drawn(tmp_path, capsys):
+    path, chain = study("images").main(rows=60, K=4, seconds=0.0, output=tmp_path)
+    assert path[-1, 1] > path[0, 1]  # sweeps raise the held-out density here
+    assert len(chain) == 0
+    assert "images are simulated" in capsys.readouterr().out
+    assert (tmp_path / "images.png").stat().st_size > 10_000
+
+
+def test_text_has_topics(tmp_path, capsys):
+    lda = study("text").main(K=4, passes=1, output=tmp_path)
+    assert lda.components_.shape == (4, 2834)
+    assert "nats per word" in capsys.readouterr().out
+
+
 def test_paper_mixture(tmp_path, capsys):
     fit = example("paper_mixture").main(n=200, restarts=4, output=tmp_path / "demo")
     assert fit.converged
