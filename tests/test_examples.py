@@ -75,7 +75,7 @@ def test_the_sampler_spreads_more_than_mean_field(tmp_path):
 
 
 def test_images_are_clustered_and_drawn(tmp_path, capsys):
-    path, chain = study("images").main(rows=60, K=4, seconds=0.0, output=tmp_path)
+    path, chain = study("images").main(rows=120, K=6, seconds=0.0, output=tmp_path)
     assert path[-1, 1] > path[0, 1]  # sweeps raise the held-out density here
     assert len(chain) == 0
     assert "images are simulated" in capsys.readouterr().out
