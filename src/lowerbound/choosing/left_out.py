@@ -7,7 +7,6 @@ k-hat, which says whether they carry (Vehtari, Gelman and Gabry 2017).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import jax
@@ -24,6 +23,7 @@ from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
+from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
 from lowerbound.result.new_rows import log_densities, row_axes, rows_in, rows_of
 from lowerbound.result.row_integrals import (
@@ -33,8 +33,8 @@ from lowerbound.result.row_integrals import (
     summed_densities,
 )
 from lowerbound.trust.against import against
-from lowerbound.trust.corrections.resampled import threshold
-from lowerbound.trust.estimates import EVEN, Weighted, proposed, weighted
+from lowerbound.trust.proposals import Effort, proposed
+from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 ROUNDS = 3  # of moving proposals to the posterior
 Values = Mapping[str, Array]
@@ -53,7 +53,7 @@ def leave_one_out(name: str, fit: Fit, draws: int, seed: int) -> Score:
     found, k_hats = left_out(np.asarray(densities), log_ratios)
     score = Score.of_rows(found)
     return Score(
-        score.value, score.error, found, k_hats, threshold(len(log_ratios)), (*notes, *more)
+        score.value, score.error, found, k_hats, k_threshold(len(log_ratios)), (*notes, *more)
     )
 
 
@@ -108,7 +108,8 @@ def _weighted(fit: Fit, draws: int, seed: int) -> Weighted:
     own = weighted(judge.values(drawn.vectors), drawn.vectors, drawn.log_ratios)
     if own.tells and own.size >= EVEN * draws:
         return own
-    moved = proposed(judge, drawn, own, math.inf, seed, (draws,) * ROUNDS, EVEN * draws)
+    effort = Effort(rounds=(draws,) * ROUNDS, enough=EVEN * draws)
+    moved = proposed(judge, drawn, own, seed, effort)
     return own if moved is None or moved.size <= own.size else moved
 
 

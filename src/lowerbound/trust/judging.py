@@ -15,17 +15,17 @@ from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning,
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
+from lowerbound.result.evidence import Evidence, Off
 from lowerbound.result.fitted import Fit
-from lowerbound.result.verdicts import UNKNOWN, Drawn, Evidence, Off, Verdict, times
+from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
-from lowerbound.trust.estimates import SURE, measured
+from lowerbound.trust.estimates import MEAN, SD, SURE, measured
 from lowerbound.trust.modes import COUNTS, other_modes
+from lowerbound.trust.seen import SAME, findings
 
-MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
-NEAR = 0.8  # of these: estimates have errors too
+LEAN = 0.2  # of the limit, by which an sd may be nearer to it where its estimate is uncertain
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
-SAME = 0.1  # nats between equal optima of coordinate ascent
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
 MOST_NUMBERS = 5_000_000  # in all draws together
@@ -124,6 +124,7 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
 
 def _concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:
     """What the evidence says; and other starts, where one has come to another optimum."""
+    evidence = replace(evidence, findings=findings(fit, judge, drawn, evidence))
     gaps = [*other_modes(fit.answer.optima, judge, drawn), *_other_fixed_points(fit)]
     if not gaps:
         return _weighed(evidence)
@@ -161,7 +162,8 @@ def _weighed(evidence: Evidence) -> Verdict:
     if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
         text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
-    if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
+    limit = SD - min(0.5 * sd.spread_error, LEAN * SD)
+    if abs(sd.spread) > limit and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
