@@ -87,7 +87,9 @@ def fit(
         keep = start_keeping(kept, problem, found.method, found.lines)
         fitted = _climbed(found, method, progress, keep, watch.began)
         took = watch.seconds
-        fitted = with_verdict(fitted, watch.own_seconds, _program(found), quiet=until is not None)
+        rows = None if problem.streams or fitted.whole else problem.call
+        program, quiet = _program(found), until is not None
+        fitted = with_verdict(fitted, watch.own_seconds, program, rows, quiet)
     fitted = replace(fitted, plan=replace(fitted.plan, took=took))
     return fitted if until is None else trusted(fitted)
 

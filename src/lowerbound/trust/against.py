@@ -79,7 +79,7 @@ class Against:
         They are counted, not timed: a verdict is the same when the machine is busy. Where this
         machine is far slower than an ordinary one, or the count is wrong, they are fewer.
         """
-        points, pace = int(seconds / self.target.counts.ordinary), self.target.seconds(1)
+        points, pace = int(seconds / self.target.ordinary), self.target.seconds(1)
         return points if points * pace <= SLOWER * seconds else int(SLOWER * seconds / pace)
 
     def drawn(self, count: int, seed: int = 0) -> Drawn:
@@ -191,14 +191,15 @@ def against(fit: Fit, model: Model | None = None) -> Against:
             model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
         discrete = discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
-        family, parameters = _marginal(fit, [*discrete, *extra])
+        family, parameters = marginal_of(fit, [*discrete, *extra])
         if discrete:
             summation = enumerated(model)
             model = trace_model(summation.function, *summation.call)
         return Against(_target(model, family), family, parameters)
 
 
-def _marginal(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
+def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
+    """Q without some sites. Raises UnjudgedError where it has no density of the others."""
     found = marginal_without(fit.q.family, fit.q.parameters, sites)
     if found is None:
         raise UnjudgedError(

@@ -165,6 +165,8 @@ def _verdict(fit: Fit, found: Fit, improved: Improved) -> Verdict:
     """How far to trust a correction: by what it knows of itself, or by fresh draws of it."""
     if improved.flaw:
         return Verdict("nothing", improved.flaw, "" if "nuts" in found.method else NUTS)
+    if improved.doubt:
+        return Verdict("means", improved.doubt, NUTS)
     if improved.reason:
         return Verdict("all", improved.reason)
     if improved.elbo is not None:  # it has a density

@@ -13,6 +13,7 @@ from lowerbound.trust.proposals import Effort, proposed
 from lowerbound.trust.weighing import weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
+SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights that miss nothing
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
@@ -43,6 +44,12 @@ def resampled(view: Against, draws: int, seed: int) -> Improved:
         flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {count:,} draws"
     elif size < FEWEST:
         flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
+    doubt = ""
+    if k_hat > SURE_K or size < SURE_SIZE * count:
+        doubt = (
+            f"importance weights have the k-hat {k_hat:.2f} and are worth {size:,.0f} of {count:,} "
+            "draws: where these do not go, they cannot tell"
+        )
     return Improved(
         WeightedDraws(),
         {"values": dict(found.values), "weights": weights},
@@ -54,4 +61,5 @@ def resampled(view: Against, draws: int, seed: int) -> Improved:
         flaw,
         "Use lb.correct(fit, 'nuts'), or a richer q.",
         every,
+        doubt,
     )
