@@ -43,7 +43,8 @@ class Drawn:
 class Verdict:
     """How far to trust a fit: `trust` is "all", "means" or "nothing".
 
-    reason: why, in words. cure: a line of code that does better, where one is known. evidence:
+    reason: why, in words. cure: a line of code that does better, where one is known; a fit that is
+    trusted has one where its means or sds are off by more than a tenth. evidence:
     what was measured, where something was.
 
     >>> print(Verdict("means", "q is narrow in tau", "lb.Integrated()"))

@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, variances
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
@@ -30,6 +30,7 @@ from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
+SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +102,24 @@ class Against:
 
     def moments(self, values: Mapping[str, np.ndarray], drawn: Drawn) -> dict[str, Moments]:
         """Those of q by site; `values` are the sites at the draws."""
-        spare = self.values(drawn.spare) if len(drawn.spare) else {}
-        found = {}
-        for site, own in values.items():
-            every = np.concatenate([own, spare[site]]) if site in spare else own
-            found[site] = self._exactly(site) or Moments.of_draws(every)
-        return found
+        found = {site: self._exactly(site) for site in values}
+        more = drawn.spare if len(drawn.spare) else self._spare(drawn)
+        told = all(one is not None for one in found.values()) or not len(more)
+        spare = {} if told else self.values(more)
+        every = {n: np.concatenate([a, spare[n]]) if spare else a for n, a in values.items()}
+        return {n: one or Moments.of_draws(every[n]) for n, one in found.items()}
+
+    def _spare(self, drawn: Drawn) -> np.ndarray:
+        """More draws of a Gaussian of not too many numbers."""
+        size, family = self.coordinates.size, self.family
+        if not isinstance(family, UnconstrainedGaussian) or size > SMALL:
+            return np.zeros((0, size))
+        with jax.enable_x64(True):
+            loc = np.asarray(self.parameters["loc"], float)
+            spread = np.asarray(covariance(self.parameters), float)
+        rng = np.random.default_rng(len(drawn.vectors))
+        drawn_more: np.ndarray = rng.multivariate_normal(loc, spread, SPARE, method="eigh")
+        return drawn_more
 
     def _exactly(self, site: str) -> Moments | None:
         """The moments of a site of real or positive numbers under a Gaussian of u."""

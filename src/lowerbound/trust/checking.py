@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -64,4 +65,12 @@ def _given(fit: Fit, rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None
     if fit.whole:
         raise SettingError("check", "rows", type(rows).__name__, "None: the fit has all its rows")
     args, kwargs = ((), dict(rows)) if isinstance(rows, Mapping) else (rows, {})
+    signature = inspect.signature(fit.call.function)
+    try:
+        signature.bind_partial(*(args if isinstance(args, tuple) else (args,)), **kwargs)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        found = ", ".join(kwargs) if kwargs else f"{len(args)} arguments"
+        expected = f"arguments of the model ({names}), by name or in their order"
+        raise SettingError("check", "rows", found, expected) from error
     return fit.call_with(args if isinstance(args, tuple) else (args,), kwargs)

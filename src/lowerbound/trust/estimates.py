@@ -42,11 +42,17 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
         found = tuple(_with_own(one, alone) for one in off)
         return Evidence(by, count, own.k_hat, efficiency, gap, found, error)
 
-    if efficiency >= EVEN and own.tells:
+    even = efficiency >= EVEN and own.tells
+    if even and not _is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)
-    effort = Effort(points, near=lambda found: _is_near(found, moments), more=MORE * points)
-    best = proposed(judge, drawn, own, seed, effort)
+
+    def near(found: Weighted) -> bool:
+        return _is_open(_compared(moments, found))
+
+    best = proposed(judge, drawn, own, seed, Effort(points, near=near, more=MORE * points))
+    if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
+        return evidence("weights", _paired(own))
     if best is not None:
         return evidence("proposals", _compared(moments, best), best)
     moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
@@ -57,14 +63,17 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     return evidence("curvature", _curved(judge, drawn))
 
 
-def _is_near(found: Weighted, moments: Own) -> bool:
-    """Whether the errors of the estimates leave open on which side of a limit q is."""
-    for one in _compared(moments, found):
-        near_mean = abs(abs(one.shift) - MEAN) < SURE * one.shift_error
-        near_sd = abs(abs(one.spread) - SD) < SURE * one.spread_error
-        if near_mean or near_sd:
-            return True
-    return False
+def _error(off: tuple[Off, ...]) -> float:
+    return max((one.spread_error for one in off), default=math.inf)
+
+
+def _is_open(off: tuple[Off, ...]) -> bool:
+    """Whether the errors of estimates leave open on which side of a limit q is."""
+    return any(
+        abs(abs(one.shift) - MEAN) < SURE * one.shift_error
+        or abs(abs(one.spread) - SD) < SURE * one.spread_error
+        for one in off
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -142,8 +151,8 @@ def _worst(
     largest = math.sqrt(2 * math.log(int(moves.sum())))
     many = 1.0 + max(largest - FEW, 0.0) / SURE
     noise, ratio_noise = many * noise, many * ratio_noise
-    first = int(np.argmax(np.abs(off) - SURE * noise))
-    second = int(np.argmax(np.abs(ratio) - SURE * ratio_noise))
+    first = int(np.argmax(np.abs(off) - noise))
+    second = int(np.argmax(np.abs(ratio) - ratio_noise))
     return Off(
         site,
         float(off[first]),

@@ -26,6 +26,7 @@ from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
 from lowerbound.trust.seen import SAME, findings
 
+SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 LEAN = 0.2  # of the limit, by which an sd may be nearer to it where its estimate is uncertain
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
@@ -144,14 +145,15 @@ def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Ver
     """What the evidence says; and other starts, where one has come to another optimum."""
     seen = findings(fit, judge, drawn, evidence)
     evidence = by_rows(replace(evidence, findings=(*seen, *evidence.findings)), judge, drawn)
-    gaps = [*other_modes(fit.answer.optima, judge, drawn), *_other_fixed_points(fit)]
+    modes = other_modes(fit.answer.optima, judge, drawn)
+    gaps = [*(gap for gap, _ in modes), *_other_fixed_points(fit)]
     if not gaps:
         return _weighed(evidence)
     reason = (
         f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
         f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
     )
-    return Verdict("nothing", reason, NUTS, evidence)
+    return Verdict("nothing", reason, PSIS if modes else NUTS, evidence)
 
 
 def _other_fixed_points(fit: Fit) -> list[float]:
@@ -191,7 +193,8 @@ def _weighed(evidence: Evidence) -> Verdict:
     unknown = max(one.shift_error for one in evidence.off)
     if SURE * unknown > MEAN and any(one.what == "rows" for one in evidence.findings):
         return Verdict("means", _some_rows(evidence, sd), ALL_ROWS, evidence)
-    return Verdict("all", _good(evidence, mean, sd), "", evidence)
+    slight = max(abs(mean.shift) - mean.shift_error, abs(sd.spread) - sd.spread_error)
+    return Verdict("all", _good(evidence, mean, sd), cure if slight > SLIGHT else "", evidence)
 
 
 def _uneven(evidence: Evidence) -> str:

@@ -11,7 +11,7 @@ sites: discrete sites of the rows are summed out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +42,7 @@ FEWEST = 4  # parts that tell how parts differ
 CENTRE = 256  # draws of q that its mean is taken from
 SLOPES = 2.0  # the part of the time that goes into slopes is one over this
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)

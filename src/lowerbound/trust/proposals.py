@@ -24,6 +24,8 @@ PLENTY = 10 * ENOUGH  # with which no more are, even where they leave something 
 DRAWS_PER_NUMBER = 4  # for a curvature
 MOST_NUMBERS = 100  # in which a proposal can come near
 
+Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -54,16 +56,22 @@ class Effort:
 
 
 def proposed(
-    judge: Against, drawn: Drawn, own: Weighted, seed: int, effort: Effort
+    judge: Against,
+    drawn: Drawn,
+    own: Weighted,
+    seed: int,
+    effort: Effort,
+    place: Place | None = None,
 ) -> Weighted | None:
     """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
 
-    `own` are the weighted draws of q. Rounds are taken together where that is worth more.
+    `own` are the weighted draws of q; the first law is at `place`, where that is given. Rounds are
+    taken together where that is worth more.
     """
     dimension = drawn.vectors.shape[1]
     if dimension > MOST_NUMBERS:
         return None
-    place = matched(drawn) or _moments_of(own, drawn)
+    place = place or matched(drawn) or _moments_of(own, drawn)
     rng, best, spent = np.random.default_rng(seed), None, 0
     for most in effort.rounds:
         if place is None or effort.is_done(best, spent):
@@ -87,9 +95,6 @@ def _better(one: Weighted, other: Weighted) -> Weighted:
         if both.tells and both.size > max(one.size, other.size):
             return both
     return max(one, other, key=lambda found: (found.tells, found.size))
-
-
-Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
 
 
 def matched(drawn: Drawn) -> Place | None:

@@ -84,10 +84,10 @@ def _bounds(judge: Against, drawn: Drawn) -> Iterator[Finding]:
             if spread.size and spread.max() > LOOSE:
                 text = f"'{site}' is not kept away from 0: the sd of its log is {spread.max():.1f}."
                 yield Finding("boundary", text, site, float(spread.max()))
-        elif isinstance(support, type(constraints.unit_interval)):
-            low, high = np.asarray(support.lower_bound), np.asarray(support.upper_bound)
-            if low.ndim == high.ndim == 0:
-                bounded[site] = (float(low), float(high))
+        elif hasattr(support, "lower_bound") and hasattr(support, "upper_bound"):
+            ends = np.asarray(support.lower_bound), np.asarray(support.upper_bound)
+            if ends[0].ndim == ends[1].ndim == 0:
+                bounded[site] = (float(ends[0]), float(ends[1]))
     if not bounded:
         return
     values = judge.values(drawn.vectors)

@@ -34,11 +34,11 @@ Correction = Callable[[Fit, Model, int, int], Improved]
 
 
 def _psis(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return resampled(_view(fit, model), draws, seed)
+    return resampled(_view(fit, model), draws, seed, fit.answer.optima)
 
 
 def _nuts(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return by_trajectories(_view(fit, model), draws, seed)
+    return by_trajectories(_view(fit, model), draws, seed, fit.answer.optima)
 
 
 def _response(fit: Fit, model: Model, draws: int, seed: int) -> Improved:

@@ -9,6 +9,7 @@ from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
+from lowerbound.trust.modes import Optima, other_modes, spanned
 from lowerbound.trust.proposals import Effort, proposed
 from lowerbound.trust.weighing import weighted
 
@@ -17,11 +18,12 @@ SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
-def resampled(view: Against, draws: int, seed: int) -> Improved:
+def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Improved:
     """Draws with Pareto smoothed weights; the bound is the importance-weighted one.
 
     They are draws of q where its weights are even; else of a Student law that is moved to the
-    posterior, where one comes nearer.
+    posterior, where one comes nearer. `optima` are where other starts have converged: a law that
+    spans those that count begins there.
     """
     drawn = view.drawn(draws, seed)
     ratios = drawn.log_ratios
@@ -30,17 +32,20 @@ def resampled(view: Against, draws: int, seed: int) -> Improved:
     if fine < FEWEST:
         raise FewWeightsError(fine, draws, FEWEST)
     found, count, law = weighted(every, drawn.vectors, ratios), draws, "of q"
-    most = k_threshold(draws)
-    if found.k_hat > most or found.size < ENOUGH * draws:
+    most, modes = k_threshold(draws), other_modes(optima, view, drawn)
+    if modes or found.k_hat > most or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
         effort = Effort(rounds=rounds, enough=ENOUGH * draws)
-        moved = proposed(view, drawn, found, seed, effort)
-        if moved is not None and moved.size > found.size:
+        place = spanned(modes, drawn) if modes else None
+        moved = proposed(view, drawn, found, seed, effort, place)
+        if moved is not None and (modes or moved.size > found.size):
             found, count, law = moved, moved.made, "of a Student law around the posterior"
     weights = np.exp(found.log_weights)
     size, k_hat, most = found.size, found.k_hat, k_threshold(count)
     flaw = ""
-    if k_hat > most:
+    if modes and law == "of q":
+        flaw = "other starts have found another mode, which draws of q do not reach"
+    elif k_hat > most:
         flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {count:,} draws"
     elif size < FEWEST:
         flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
