@@ -195,4 +195,80 @@ def cases() -> dict[str, Case]:
     found["clusters"] = Case(clusters, assigned, lb.Gaussian(), {"x": x})
     stuck = lb.Laplace(init={"w": 0.02, "low": 0.0, "gap": 30.0})
     found["clusters: from afar"] = Case(clusters, assigned, stuck, {"x": x})
+    found |= _scales(rng) | _batches(rng)
+    return found
+
+
+def _scales(rng: np.random.Generator) -> dict[str, Case]:
+    """A scale of effects that are hardly known: mean field takes it for known, a mode for zero."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    import lowerbound as lb
+
+    def effects(y: Any) -> None:
+        s = numpyro.sample("s", dist.HalfNormal(2.0))
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Normal(0.0, s))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+    found = {}
+    for spread in (0.3, 2.0):
+        y = spread * rng.normal(size=12) + rng.normal(size=12)
+
+        def log_density(s: np.ndarray, y: np.ndarray = y) -> np.ndarray:
+            variance = 1.0 + s**2
+            return -0.125 * s**2 - 6.0 * np.log(variance) - 0.5 * (y @ y) / variance
+
+        truth = {"s": on_grid(log_density, 0.0, 12.0)}
+        data = {"y": y}
+        for name, method in (
+            ("mean field", lb.CAVI()),
+            ("diagonal", lb.Gaussian(rank="diagonal", noncentred=())),
+            ("auto", "auto"),
+        ):
+            found[f"effects of {spread:g}: {name}"] = Case(effects, truth, method, data)
+    return found
+
+
+def _batches(rng: np.random.Generator) -> dict[str, Case]:
+    """Rows in batches: few steps, many, and the wrong scale; and components in a wrong place."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    import lowerbound as lb
+
+    def level(x: Any) -> None:
+        m = numpyro.sample("m", dist.Normal(0.0, 10.0))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", dist.Normal(m, 1.0), obs=x)
+
+    x = 2.0 + rng.normal(size=4000)
+    precision = 4000 + 0.01
+    truth: Truth = {"m": (x.sum() / precision, precision**-0.5)}
+    data = {"x": x}
+    found = {
+        "batches: few steps": Case(level, truth, lb.SVI(batch_size=20, steps=8), data),
+        "batches: many steps": Case(level, truth, lb.Memoized(visits=200), data),
+        "wrong batch scale": Case(level, truth, 400, data),
+        "half of the rows": Case(level, truth, 2000, data),
+        "all rows": Case(level, truth, 4000, data),
+    }
+
+    def three(x: Any) -> None:
+        w = numpyro.sample("w", dist.Dirichlet(jnp.ones(3)))
+        with numpyro.plate("components", 3):
+            mu = numpyro.sample("mu", dist.Normal(0.0, 10.0))
+        with numpyro.plate("rows", len(x)):
+            c = numpyro.sample("c", dist.Categorical(w))
+            numpyro.sample("x", dist.Normal(mu[c], 1.0), obs=x)
+
+    places = np.array([-20.0, -12.0, 20.0])
+    x = np.concatenate([rng.normal(place, 1.0, 30) for place in places])
+    held = 30.0 + 0.01
+    truth = {"mu": (x.reshape(3, 30).sum(axis=1) / held, np.full(3, held**-0.5))}
+    for name, start in (("wrong", [-16.0, 19.0, 21.0]), ("right", list(places))):
+        method = lb.CAVI(restarts=1, init={"mu": np.array(start)})
+        found[f"components in a {name} place"] = Case(three, truth, method, {"x": x})
     return found

@@ -109,6 +109,17 @@ def test_the_code_of_how_to_any_model_runs_in_order(tmp_path, monkeypatch, capsy
     assert set(names["estimated"].parameters) == {"shape", "rate"}
 
 
+def test_the_code_of_how_to_trust_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-trust.md", capsys)
+    assert names["good"].verdict.trust == names["trusted"].verdict.trust == "all"
+    assert names["mean_field"].verdict.trust != "all"
+    assert names["few"].verdict.trust != "all"
+    # Some thousand effective draws of a skewed density: to 10%.
+    assert abs(names["trusted"].sd("tau") / names["good"].sd("tau") - 1) < 0.25
+    assert names["table"].loc["tau", "sd_ratio"] < 0.6
+
+
 def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-topics.md", capsys)

@@ -62,7 +62,7 @@ def fit(
 
     `fit.verdict` says how far to trust the result. With `until="trusted"`, a fit that is not to be
     trusted is corrected (`lb.correct`), by importance weights or else by NUTS, which takes what it
-    takes; its notes say what that has gained.
+    takes; one on minibatches is fitted again on all rows. Its notes say what that has gained.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> import lowerbound as lb
@@ -87,9 +87,17 @@ def fit(
         keep = start_keeping(kept, problem, found.method, found.lines)
         fitted = _climbed(found, method, progress, keep, watch.began)
         took = watch.seconds
-        fitted = with_verdict(fitted, watch.own_seconds, _program(found), quiet=until is not None)
+        rows = None if problem.streams or fitted.whole else problem.call
+        program, quiet = _program(found), until is not None
+        fitted = with_verdict(fitted, watch.own_seconds, program, rows, quiet)
     fitted = replace(fitted, plan=replace(fitted.plan, took=took))
-    return fitted if until is None else trusted(fitted)
+    if until is None:
+        return fitted
+    if rows is not None and fitted.verdict.trust != "all":  # minibatches: all rows are better
+        before = f"Before all rows were taken together: {fitted.verdict}"
+        better = fit(model, *args, seed=seed, progress=progress, until=until, **kwargs)
+        return replace(better, answer=replace(better.answer, notes=(*better.notes, before)))
+    return trusted(fitted)
 
 
 def _program(found: Chosen) -> Model | None:

@@ -15,9 +15,9 @@ from scipy.special import betaln, logsumexp
 import lowerbound as lb
 from lowerbound import errors
 from lowerbound.choosing.compared import stacked
-from lowerbound.choosing.left_out import left_out, row_log_densities
 from lowerbound.model import trace_model
 from lowerbound.result.verdicts import Verdict
+from lowerbound.trust.rows_left_out import left_out, row_log_densities
 
 rng = np.random.default_rng(3)
 TOSSES = rng.integers(0, 2, size=30)

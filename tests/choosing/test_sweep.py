@@ -16,7 +16,8 @@ from scipy.special import betaln
 import lowerbound as lb
 from lowerbound import errors
 from lowerbound.choosing import varied
-from lowerbound.result.verdicts import Evidence, Verdict
+from lowerbound.result.evidence import Evidence
+from lowerbound.result.verdicts import Verdict
 
 TOSSES = np.array([1, 0, 1, 1, 1, 0, 1, 1])
 

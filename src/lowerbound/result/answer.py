@@ -43,9 +43,10 @@ class Answer:
     error: the standard error of `elbo`; 0 where it is exact. terms: the bound by site, where the
     run has found it. parameters: those of `numpyro.param`, maximised. notes: what the run has
     found that no plan could know. rows: the arguments of some rows, where the factors are the
-    global ones alone. exact: whether q is the posterior itself, up to numerical integration. drawn:
-    draws of q with both densities, where the run has made them. optima: where other starts have
-    converged, on the unconstrained space, and by how many nats these are below.
+    global ones alone, and total: how many there are. exact: whether q is the posterior itself, up
+    to numerical integration. drawn: draws of q with both densities, where the run has made them.
+    optima: where other starts have converged, on the unconstrained space, and by how many nats
+    these are below.
     """
 
     q: Q
@@ -60,6 +61,7 @@ class Answer:
     augment: dict[str, str] | None = None  # the sites that were augmented, and how
     rows: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     plate: str | None = None  # that of the rows
+    total: int | None = None
     blocks: Any = None  # the partition of q, where one was asked for
     exact: bool = False
     drawn: Drawn | None = None

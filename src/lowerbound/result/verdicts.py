@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.result.evidence import Evidence
+
 LEVELS = ("all", "means", "nothing")
 ADVICE = {
     "all": "Trust means and intervals",
@@ -21,13 +23,14 @@ class Drawn:
     """Draws of q with both densities: S rows of d numbers on the unconstrained space.
 
     vectors: (S, d). log_p: (S,), with the volume of the map in it; gradients: (S, d), of log p.
-    log_q: (S,), of the same numbers.
+    log_q: (S,), of the same numbers. spare: (R, d), more draws of q, without densities.
     """
 
     vectors: np.ndarray
     log_p: np.ndarray
     gradients: np.ndarray
     log_q: np.ndarray
+    spare: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def log_ratios(self) -> np.ndarray:
@@ -37,52 +40,11 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Off:
-    """How far q is off for one site, at its worst element: estimates, and their standard errors.
-
-    shift: the mean of q less that of the posterior, in sds of the posterior. spread: the log of the
-    ratio of the sd of q to that of the posterior; below 0, q is too narrow.
-    """
-
-    site: str
-    shift: float
-    spread: float
-    shift_error: float = 0.0
-    spread_error: float = 0.0
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was measured. by: "weights" of draws of q, "proposals" around it, "chains" that start
-    at it, or "curvature".
-
-    k_hat: that of the importance weights of q. efficiency: their effective size over their number.
-    gap: the importance-weighted bound less the ELBO, in nats. off: by site.
-    """
-
-    by: str
-    draws: int
-    k_hat: float
-    efficiency: float
-    gap: float
-    off: tuple[Off, ...] = ()
-
-    @property
-    def worst_mean(self) -> Off | None:
-        """The site whose mean is farthest off."""
-        return max(self.off, key=lambda one: abs(one.shift), default=None)
-
-    @property
-    def worst_sd(self) -> Off | None:
-        """The site whose sd is farthest off."""
-        return max(self.off, key=lambda one: abs(one.spread), default=None)
-
-
-@dataclass(frozen=True)
 class Verdict:
     """How far to trust a fit: `trust` is "all", "means" or "nothing".
 
-    reason: why, in words. cure: a line of code that does better, where one is known. evidence:
+    reason: why, in words. cure: a line of code that does better, where one is known; a fit that is
+    trusted has one where its means or sds are off by more than a tenth. evidence:
     what was measured, where something was.
 
     >>> print(Verdict("means", "q is narrow in tau", "lb.Integrated()"))

@@ -6,7 +6,7 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
@@ -29,6 +29,36 @@ from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
 TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
+SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
+SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and sd of the elements of a site under q, flat, with their standard errors.
+
+    Those of a Gaussian are exact, and so are those of its exponentials; else they are of draws.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_error: np.ndarray
+    variance_error: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        """The square of the sd."""
+        square: np.ndarray = self.sd**2
+        return square
+
+    @classmethod
+    def of_draws(cls, draws: np.ndarray) -> Moments:
+        """Of draws with their axis first."""
+        x = draws.reshape(len(draws), -1).astype(float)
+        mean, sd = x.mean(axis=0), x.std(axis=0)
+        squares = (x - mean) ** 2
+        root = np.sqrt(len(x))
+        return cls(mean, sd, sd / root, squares.std(axis=0) / root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +80,7 @@ class Against:
         They are counted, not timed: a verdict is the same when the machine is busy. Where this
         machine is far slower than an ordinary one, or the count is wrong, they are fewer.
         """
-        points, pace = int(seconds / self.target.counts.ordinary), self.target.seconds(1)
+        points, pace = int(seconds / self.target.ordinary), self.target.seconds(1)
         return points if points * pace <= SLOWER * seconds else int(SLOWER * seconds / pace)
 
     def drawn(self, count: int, seed: int = 0) -> Drawn:
@@ -61,13 +91,48 @@ class Against:
                 u = family.sample_unconstrained(self.parameters, key, count)
                 log_q = family.log_prob_unconstrained(self.parameters, u)
             else:
-                values = family.sample(self.parameters, key, (count,))
-                log_q = family.log_prob(self.parameters, values)
+                every = max(count, min(SPARE, MOST_SPARE // max(self.coordinates.size, 1)))
+                values = family.sample(self.parameters, key, (every,))
+                log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in values.items()})
                 u, volume = self.placed(values)
-                log_q = log_q + volume
-            vectors = np.asarray(u)
+                log_q = log_q + volume[:count]
+            vectors, spare = np.asarray(u)[:count], np.asarray(u)[count:]
             log_p, gradients = self.target(vectors, few=True)
-        return Drawn(vectors, log_p, gradients, np.asarray(log_q))
+        return Drawn(vectors, log_p, gradients, np.asarray(log_q), spare)
+
+    def moments(self, values: Mapping[str, np.ndarray], drawn: Drawn) -> dict[str, Moments]:
+        """Those of q by site; `values` are the sites at the draws."""
+        found = {site: self._exactly(site) for site in values}
+        more = drawn.spare if len(drawn.spare) else self._spare(drawn)
+        told = all(one is not None for one in found.values()) or not len(more)
+        spare = {} if told else self.values(more)
+        every = {n: np.concatenate([a, spare[n]]) if spare else a for n, a in values.items()}
+        return {n: one or Moments.of_draws(every[n]) for n, one in found.items()}
+
+    def _spare(self, drawn: Drawn) -> np.ndarray:
+        """More draws of a Gaussian of not too many numbers."""
+        size, family = self.coordinates.size, self.family
+        if not isinstance(family, UnconstrainedGaussian) or size > SMALL:
+            return np.zeros((0, size))
+        with jax.enable_x64(True):
+            loc = np.asarray(self.parameters["loc"], float)
+            spread = np.asarray(covariance(self.parameters), float)
+        rng = np.random.default_rng(len(drawn.vectors))
+        drawn_more: np.ndarray = rng.multivariate_normal(loc, spread, SPARE, method="eigh")
+        return drawn_more
+
+    def _exactly(self, site: str) -> Moments | None:
+        """The moments of a site of real or positive numbers under a Gaussian of u."""
+        kind, part = self._kind(site), self.coordinates.part(site)
+        if kind is None or not isinstance(self.family, UnconstrainedGaussian):
+            return None
+        with jax.enable_x64(True):
+            mean = np.asarray(self.parameters["loc"], float)[part]
+            variance = np.asarray(variances(self.parameters), float)[part]
+        if kind is constraints.positive:
+            mean = np.exp(mean + 0.5 * variance)
+            variance = np.expm1(variance) * mean**2
+        return Moments(mean, np.sqrt(variance), np.zeros_like(mean), np.zeros_like(mean))
 
     def values(self, vectors: np.ndarray) -> dict[str, np.ndarray]:
         """The sites at rows u."""
@@ -93,15 +158,22 @@ class Against:
 
     def _plainly(self, site: str, vectors: np.ndarray) -> np.ndarray | None:
         """A site of real or positive numbers, which needs no program."""
+        kind, coordinates = self._kind(site), self.coordinates
+        shape = (len(vectors), *coordinates.shapes[site])
+        part = vectors[:, coordinates.part(site)].reshape(shape)
+        if kind is None:
+            return None
+        return part if kind is constraints.real else np.exp(part)
+
+    def _kind(self, site: str) -> Any:
+        """Whether a site is its own coordinate, or the exponential of it; else None."""
         coordinates = self.coordinates
         support: Any = coordinates.supports.get(site)
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
-        shape = (len(vectors), *coordinates.shapes[site])
-        part = vectors[:, coordinates.part(site)].reshape(shape)
-        if support is constraints.real and site not in coordinates.noncentred:
-            return part
-        return np.exp(part) if support is constraints.positive else None
+        if site in coordinates.noncentred or site in coordinates.straight:
+            return None
+        return support if support in (constraints.real, constraints.positive) else None
 
     def placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """The vectors u of draws, and log |dz/du| at each."""
@@ -132,14 +204,15 @@ def against(fit: Fit, model: Model | None = None) -> Against:
             model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
         discrete = discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
-        family, parameters = _marginal(fit, [*discrete, *extra])
+        family, parameters = marginal_of(fit, [*discrete, *extra])
         if discrete:
             summation = enumerated(model)
             model = trace_model(summation.function, *summation.call)
         return Against(_target(model, family), family, parameters)
 
 
-def _marginal(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
+def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
+    """Q without some sites. Raises UnjudgedError where it has no density of the others."""
     found = marginal_without(fit.q.family, fit.q.parameters, sites)
     if found is None:
         raise UnjudgedError(

@@ -1,97 +1,79 @@
 """How far the means and sds of q are off, from draws of q and log p at them.
 
 Where the importance weights p / q are even, weighted averages over the draws tell. Where they are
-not, draws of a Student law around what they say of p do, a few times: adaptive importance sampling.
-In many dimensions neither does; then the curvature of log p, averaged over q, gives the sds that a
-Gaussian of full covariance would have (by Stein's identity, its mean -E[grad log p (u - m)'] C^-1).
+not, draws of a law that is moved to p do (`proposals`). In many dimensions neither does; then short
+chains from q do (`drift`), or at least the curvature of log p, averaged over q. Where an estimate
+is near the limit of what counts, more draws are taken, as far as they go.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from lowerbound.family.numerics.pareto import smoothed_weights
-from lowerbound.result.verdicts import Drawn, Evidence, Off
-from lowerbound.trust.against import Against
-from lowerbound.trust.drift import drifted
+from lowerbound.result.evidence import Evidence, Off
+from lowerbound.result.verdicts import Drawn
+from lowerbound.trust.against import Against, Moments
+from lowerbound.trust.drift import Drifted, drifted
+from lowerbound.trust.proposals import Effort, proposed, score_matched
+from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
-EVEN = 0.8  # effective size over number from which the weights of q tell
-FREEDOM = 5.0  # degrees of freedom of proposals: heavier than any posterior of interest
-PROPOSALS = (1024, 2048, 4096, 8192)  # in each round
-FEWEST = 100  # effective draws that estimates need
-ENOUGH = 800  # with which no better proposals are looked for
-DRAWS_PER_NUMBER = 4  # for a curvature
-MOST_NUMBERS = 100  # in which a proposal can come near
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about
 SURE = 2.0  # standard errors beyond which an estimate is no noise
 LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not moved
-HEAVY = 0.7  # k-hat above which weights tell nothing (Vehtari et al. 2024)
+MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
+MORE = 3.0  # times the points, on top, where an estimate is near a limit
 
-Values = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Weighted draws that stand for the posterior."""
-
-    values: Values
-    vectors: np.ndarray
-    log_weights: np.ndarray  # smoothed, summing to one
-    k_hat: float
-    log_mean: float  # log of the average of the raw weights: the importance-weighted bound
-    log_mean_error: float = 0.0
-    made: int = 0  # draws, those without a density included
-
-    @property
-    def size(self) -> float:
-        """The effective number of draws."""
-        return float(1.0 / np.exp(2 * self.log_weights).sum())
-
-    @property
-    def tells(self) -> bool:
-        """Whether averages over the draws are near those of the posterior."""
-        return self.k_hat < HEAVY and self.size >= FEWEST
-
-
-def weighted(values: Values, vectors: np.ndarray, log_ratios: np.ndarray) -> Weighted:
-    """Draws of any density with log p less that density, which may be -inf or no number."""
-    fine = np.isfinite(log_ratios)
-    kept = {name: array[fine] for name, array in values.items()}
-    if not fine.any():
-        return Weighted(kept, vectors[fine], np.zeros(0), math.inf, -math.inf)
-    ratios, made = log_ratios[fine], len(log_ratios)
-    top = ratios.max()
-    raw = np.exp(ratios - top)
-    log_mean = float(top + np.log(raw.sum() / made))
-    error = math.sqrt(max(float((raw**2).sum() / raw.sum() ** 2) - 1.0 / made, 0.0))
-    log_weights, k_hat = smoothed_weights(ratios)
-    return Weighted(kept, vectors[fine], log_weights, k_hat, log_mean, error, made)
+Own = dict[str, Moments]
 
 
 def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int = 0) -> Evidence:
     """The evidence from draws of q, and where that takes more, from log p at so many points."""
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
-    count = len(drawn.vectors)
+    count, alone = len(drawn.vectors), _alone(own)
     efficiency = own.size / count if len(own.log_weights) else 0.0
-    gap = own.log_mean - elbo
-    if efficiency >= EVEN and own.tells:
-        return Evidence("weights", count, own.k_hat, efficiency, gap, _paired(own))
-    best = proposed(judge, drawn, own, points, seed)
+
+    def evidence(by: str, off: tuple[Off, ...], bound: Weighted = own) -> Evidence:
+        gap, error = bound.log_mean - elbo, bound.log_mean_error
+        found = tuple(_with_own(one, alone) for one in off)
+        return Evidence(by, count, own.k_hat, efficiency, gap, found, error)
+
+    even = efficiency >= EVEN and own.tells
+    if even and not _is_open(_paired(own)):
+        return evidence("weights", _paired(own))
+    moments = judge.moments(values, drawn)
+
+    def near(found: Weighted) -> bool:
+        return _is_open(_compared(moments, found))
+
+    best = proposed(judge, drawn, own, seed, Effort(points, near=near, more=MORE * points))
+    if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
+        return evidence("weights", _paired(own))
     if best is not None:
-        off = _compared(values, best)
-        return Evidence("proposals", count, own.k_hat, efficiency, best.log_mean - elbo, off)
+        return evidence("proposals", _compared(moments, best), best)
     moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
     if moved is not None and moved.accepted > LEAST_ACCEPTED:
-        off = _drifted(values, judge.values(moved.vectors), moved.chains)
-        return Evidence("chains", count, own.k_hat, efficiency, gap, off)
+        return evidence("chains", moved_off(judge, moments, moved))
     if own.tells:
-        return Evidence("weights", count, own.k_hat, efficiency, gap, _paired(own))
-    return Evidence("curvature", count, own.k_hat, efficiency, gap, _curved(judge, drawn))
+        return evidence("weights", _paired(own))
+    return evidence("curvature", _curved(judge, drawn))
+
+
+def _error(off: tuple[Off, ...]) -> float:
+    return max((one.spread_error for one in off), default=math.inf)
+
+
+def _is_open(off: tuple[Off, ...]) -> bool:
+    """Whether the errors of estimates leave open on which side of a limit q is."""
+    return any(
+        abs(abs(one.shift) - MEAN) < SURE * one.shift_error
+        or abs(abs(one.spread) - SD) < SURE * one.spread_error
+        for one in off
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -114,37 +96,36 @@ def _paired(own: Weighted) -> tuple[Off, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _compared(values: Values, best: Weighted) -> tuple[Off, ...]:
-    """Averages over draws of q beside those over weighted draws of another density."""
+def _compared(moments: Own, best: Weighted) -> tuple[Off, ...]:
+    """The moments of q beside averages over weighted draws of another density."""
     weights = np.exp(best.log_weights)
     found = []
-    for site, array in values.items():
+    for site, own in moments.items():
         x = best.values[site].reshape(len(best.values[site]), -1).astype(float)
-        own = array.reshape(len(array), -1).astype(float)
         centred = x - weights @ x
         variance = weights @ centred**2
-        shift_error = np.sqrt(weights**2 @ centred**2 + variance / len(own))
-        noise = weights**2 @ (centred**2 - variance) ** 2 + 2 * variance**2 / len(own)
-        shift, sd = own.mean(axis=0) - weights @ x, own.std(axis=0)
-        found.append(_worst(site, shift, variance, sd, shift_error, np.sqrt(noise)))
+        shift_error = np.sqrt(weights**2 @ centred**2 + own.mean_error**2)
+        noise = weights**2 @ (centred**2 - variance) ** 2
+        noise += (variance / own.variance * own.variance_error) ** 2
+        shift = own.mean - weights @ x
+        found.append(_worst(site, shift, variance, own.sd, shift_error, np.sqrt(noise)))
     return tuple(one for one in found if one is not None)
 
 
-def _drifted(values: Values, after: Values, chains: int) -> tuple[Off, ...]:
-    """Averages over draws of q beside those over what chains from there came to.
+def moved_off(judge: Against, moments: Own, moved: Drifted) -> tuple[Off, ...]:
+    """The moments of q beside averages over what chains from there came to.
 
     The chains are independent; a chain's own draws are not, and count as one and a half.
     """
-    found = []
-    size = 1.5 * chains
-    for site, array in values.items():
-        own = array.reshape(len(array), -1).astype(float)
+    after, found = judge.values(moved.vectors), []
+    size = 1.5 * moved.chains
+    for site, own in moments.items():
         x = after[site].reshape(len(after[site]), -1).astype(float)
-        variance, sd = x.var(axis=0), own.std(axis=0)
-        shift_error = np.sqrt(variance * (1 / size + 1 / len(own)))
-        variance_error = variance * math.sqrt(2 / size + 2 / len(own))
-        shift = own.mean(axis=0) - x.mean(axis=0)
-        found.append(_worst(site, shift, variance, sd, shift_error, variance_error))
+        variance = x.var(axis=0)
+        shift_error = np.sqrt(variance / size + own.mean_error**2)
+        relative = np.sqrt(2 / size + (own.variance_error / own.variance) ** 2)
+        shift = own.mean - x.mean(axis=0)
+        found.append(_worst(site, shift, variance, own.sd, shift_error, variance * relative))
     return tuple(one for one in found if one is not None)
 
 
@@ -170,8 +151,8 @@ def _worst(
     largest = math.sqrt(2 * math.log(int(moves.sum())))
     many = 1.0 + max(largest - FEW, 0.0) / SURE
     noise, ratio_noise = many * noise, many * ratio_noise
-    first = int(np.argmax(np.abs(off) - SURE * noise))
-    second = int(np.argmax(np.abs(ratio) - SURE * ratio_noise))
+    first = int(np.argmax(np.abs(off) - noise))
+    second = int(np.argmax(np.abs(ratio) - ratio_noise))
     return Off(
         site,
         float(off[first]),
@@ -182,117 +163,39 @@ def _worst(
 
 
 # --------------------------------------------------------------------------------------------------
-# Proposals around what is known of p
+# Weights, site by site
 
 
-def proposed(
-    judge: Against,
-    drawn: Drawn,
-    own: Weighted,
-    points: float,
-    seed: int,
-    rounds: Sequence[int] = PROPOSALS,
-    enough: float = ENOUGH,
-) -> Weighted | None:
-    """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
+def _alone(own: Weighted) -> dict[str, tuple[float, float]]:
+    """k-hat and effective size by site, of the element whose mean the weights of q tell worst.
 
-    It ends when so many effective draws are `enough`, or there are so many `points` of log p.
-    `own` are the weighted draws of q.
+    Weights may be heavy where a site does not mind, and even but for a site that they matter to.
     """
-    dimension = drawn.vectors.shape[1]
-    if dimension > MOST_NUMBERS:
-        return None
-    place = _matched(drawn) or _moments_of(own, drawn)
-    rng, best, left = np.random.default_rng(seed), None, points
-    for most in rounds:
-        count = int(min(most, left))
-        if place is None or count < FEWEST:
-            break
-        left -= count
-        vectors, log_law = _student(*place, count, rng)
-        log_p = judge.target(vectors, few=True)[0]
-        found = weighted(judge.values(vectors), vectors, log_p - log_law)
-        if not len(found.log_weights):
-            break
-        if best is None or (found.tells, found.size) > (best.tells, best.size):
-            best = found
-        if best.tells and best.size >= enough:
-            break
-        place = _moments_of(found, drawn)
-    return best if best is not None and best.tells else None
+    if not len(own.log_weights):
+        return {}
+    weights, found = np.exp(own.log_weights), {}
+    for site, array in own.values.items():
+        x = array.reshape(len(array), -1).astype(float)
+        centred = x - weights @ x
+        noise = weights**2 @ centred**2
+        with np.errstate(all="ignore"):
+            sizes = (weights @ centred**2) / noise
+        moves = np.flatnonzero(np.isfinite(sizes))
+        if not len(moves):
+            continue
+        worst = int(moves[np.argmin(sizes[moves])])
+        with np.errstate(divide="ignore"):
+            squares = own.log_ratios + 2 * np.log(np.abs(centred[:, worst]))
+        fine = squares[np.isfinite(squares)]
+        even = own.k_hat == 0.0  # constant weights are perfect, whatever is averaged
+        k_hat = 0.0 if even else smoothed_weights(fine)[1] if len(fine) else math.inf
+        found[site] = (k_hat, float(sizes[worst]))
+    return found
 
 
-Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
-
-
-def _matched(drawn: Drawn) -> Place | None:
-    """The Gaussian whose score is nearest to that of p over the draws, where there is one."""
-    found = _score_matched(drawn)
-    if found is None:
-        return None
-    mean, root, slope, curvature, _ = found
-    inner = np.linalg.inv(curvature)
-    covariance = root @ inner @ root.T
-    return mean + root @ (inner @ slope), np.linalg.cholesky(0.5 * (covariance + covariance.T))
-
-
-def _score_matched(drawn: Drawn) -> tuple[np.ndarray, ...] | None:
-    """Mean and root of the draws; slope, curvature and noise of log p where q is standard."""
-    fine = np.isfinite(drawn.gradients).all(axis=1) & np.isfinite(drawn.log_p)
-    u, gradients = drawn.vectors[fine], drawn.gradients[fine]
-    count, dimension = u.shape
-    if count < max(DRAWS_PER_NUMBER * dimension, 2 * dimension + 10):
-        return None
-    mean = u.mean(axis=0)
-    covariance = np.atleast_2d(np.cov(u.T))
-    try:
-        root = np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        return None
-    z, scores = np.linalg.solve(root, (u - mean).T).T, gradients @ root
-    curvature = -scores.T @ z / count
-    residual = scores - scores.mean(axis=0) + z @ curvature.T
-    curvature = 0.5 * (curvature + curvature.T)
-    if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
-        return None
-    return mean, root, scores.mean(axis=0), curvature, residual.std(axis=0) / math.sqrt(count)
-
-
-def _moments_of(found: Weighted, drawn: Drawn) -> Place | None:
-    """Location and root of the covariance of weighted draws; few of them lean on those of q."""
-    weights = np.exp(found.log_weights)
-    if not len(weights):
-        return None
-    dimension = drawn.vectors.shape[1]
-    mean = weights @ found.vectors
-    centred = found.vectors - mean
-    prior = np.atleast_2d(np.cov(drawn.vectors.T))
-    lean = dimension / (dimension + found.size)
-    covariance = (1 - lean) * (centred.T * weights) @ centred + lean * prior
-    try:
-        return mean, np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _student(
-    loc: np.ndarray, root: np.ndarray, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of a Student law, and its log density at them."""
-    dimension = len(loc)
-    freedom = max(FREEDOM, dimension / 2)
-    normal = rng.standard_normal((count, dimension))
-    stretch = np.sqrt(freedom / rng.chisquare(freedom, count))
-    vectors = loc + (normal * stretch[:, None]) @ root.T
-    distance = (normal**2).sum(axis=1) * stretch**2
-    log_law = (
-        math.lgamma((freedom + dimension) / 2)
-        - math.lgamma(freedom / 2)
-        - 0.5 * dimension * math.log(freedom * math.pi)
-        - np.log(np.diagonal(root)).sum()
-        - 0.5 * (freedom + dimension) * np.log1p(distance / freedom)
-    )
-    return vectors, log_law
+def _with_own(one: Off, alone: dict[str, tuple[float, float]]) -> Off:
+    k_hat, size = alone.get(one.site, (math.nan, math.nan))
+    return replace(one, k_hat=k_hat, size=size)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -301,7 +204,7 @@ def _student(
 
 def _curved(judge: Against, drawn: Drawn) -> tuple[Off, ...]:
     """How far q is from the Gaussian of full covariance that its draws see, in u."""
-    found = _score_matched(drawn)
+    found = score_matched(drawn)
     if found is None:
         return ()
     _, root, slope, curvature, noise = found

@@ -15,29 +15,42 @@ from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning,
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
+from lowerbound.result.evidence import Evidence, Off
 from lowerbound.result.fitted import Fit
-from lowerbound.result.verdicts import UNKNOWN, Drawn, Evidence, Off, Verdict, times
+from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
-from lowerbound.trust.estimates import SURE, measured
+from lowerbound.trust.estimates import MEAN, SD, SURE, measured
 from lowerbound.trust.modes import COUNTS, other_modes
+from lowerbound.trust.on_rows import Call as Rows
+from lowerbound.trust.on_rows import against_rows, by_rows
+from lowerbound.trust.seen import SAME, findings
 
-MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
-NEAR = 0.8  # of these: estimates have errors too
+SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
+LEAN = 0.2  # of the limit, by which an sd may be nearer to it where its estimate is uncertain
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
-SAME = 0.1  # nats between equal optima of coordinate ascent
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
 MOST_NUMBERS = 5_000_000  # in all draws together
 SHARE, LEAST = 0.2, 0.4  # of the seconds of the fit that a verdict may take; seconds in any case
 STEP = 4.0  # by which longer fits get more: not by a little, which would be the machine's mood
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
+ALL_ROWS, WHOLE = "lb.check(fit, rows=...)", "lb.fit(..., method=lb.CAVI()), on all rows"
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
 
 
-def with_verdict(fit: Fit, took: float, model: Model | None = None, quiet: bool = False) -> Fit:
-    """The fit with its verdict; what is wrong with it is said once, as a warning."""
-    verdict = judged(fit, took, model) if current().verdicts else UNKNOWN
+def with_verdict(
+    fit: Fit,
+    took: float,
+    model: Model | None = None,
+    rows: Rows | None = None,
+    quiet: bool = False,
+) -> Fit:
+    """The fit with its verdict; what is wrong with it is said once, as a warning.
+
+    model: its program as it was traced. rows: the arguments of all rows, where it keeps some.
+    """
+    verdict = judged(fit, took, model, rows) if current().verdicts else UNKNOWN
     if not quiet and verdict.trust != "all":
         _warn(fit, verdict)
     return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None))
@@ -48,11 +61,11 @@ def _warn(fit: Fit, verdict: Verdict) -> None:
     stop = fit.stop
     if not stop.converged and stop.remedy:
         warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
-    elif verdict.evidence is not None:
+    elif verdict.evidence is not None and verdict.cure != ALL_ROWS:
         warnings.warn(TrustWarning(str(verdict)), stacklevel=callers())
 
 
-def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
+def judged(fit: Fit, took: float, model: Model | None = None, rows: Rows | None = None) -> Verdict:
     """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
     if fit.answer.exact:
         return EXACT
@@ -62,7 +75,7 @@ def judged(fit: Fit, took: float, model: Model | None = None) -> Verdict:
         return _unmeasured(fit, "it has taken all the time that there was")
     try:
         with np.errstate(all="ignore"), one_thread():
-            verdict = _measured(fit, took, model)
+            verdict = _measured(fit, took, model, rows)
     except UnjudgedError as error:
         return _unmeasured(fit, error.reason)
     except LowerboundError as error:
@@ -77,18 +90,24 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
     if fit.answer.exact:
         return EXACT
     with np.errstate(all="ignore"), one_thread():
-        judge = against(fit)
-        points = judge.points_in(seconds / 2)
-        drawn = judge.drawn(max(min(draws, points), FEWEST), fit.seed + 1)
-        points = judge.points_in(seconds / 2)  # the clock has seen some
-        evidence = measured(judge, drawn, fit.elbo, points, fit.seed + 1)
-        return _concluded(fit, judge, drawn, evidence)
+        return concluded(fit, *compared(fit, draws, seconds))
 
 
-def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
+def compared(
+    fit: Fit, draws: int, seconds: float, rows: Rows | None = None
+) -> tuple[Against, Drawn, Evidence]:
+    """A fit beside its posterior: what it is judged against, draws of q, and what they say."""
+    judge = against(fit) if fit.whole else against_rows(fit, rows, seconds)
+    points = judge.points_in(seconds / 2)
+    drawn = judge.drawn(max(min(draws, points), FEWEST), fit.seed + 1)
+    points = judge.points_in(seconds / 2)  # the clock has seen some
+    return judge, drawn, measured(judge, drawn, fit.elbo, points, fit.seed + 1)
+
+
+def _measured(fit: Fit, took: float, model: Model | None, rows: Rows | None) -> Verdict | None:
     """What draws of q say within the time; None where there is not enough of it."""
     seconds = _granted(took)
-    judge = against(fit, model)
+    judge = against(fit, model) if fit.whole else against_rows(fit, rows, seconds)
     drawn = fit.answer.drawn
     if drawn is None:
         if _expected(judge) > min(max(took, 1.0), MOST):
@@ -97,7 +116,7 @@ def _measured(fit: Fit, took: float, model: Model | None) -> Verdict | None:
         if count < FEWEST:
             return None
         drawn = judge.drawn(max(min(count, judge.points_in(seconds)), FEWEST))
-    return _concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, judge.points_in(seconds)))
+    return concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, judge.points_in(seconds)))
 
 
 def _granted(took: float) -> float:
@@ -122,16 +141,19 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
     return Verdict("means", f"how near q is to the posterior is not known: {why}", "lb.check(fit)")
 
 
-def _concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:
+def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:
     """What the evidence says; and other starts, where one has come to another optimum."""
-    gaps = [*other_modes(fit.answer.optima, judge, drawn), *_other_fixed_points(fit)]
+    seen = findings(fit, judge, drawn, evidence)
+    evidence = by_rows(replace(evidence, findings=(*seen, *evidence.findings)), judge, drawn)
+    modes = other_modes(fit.answer.optima, judge, drawn)
+    gaps = [*(gap for gap, _ in modes), *_other_fixed_points(fit)]
     if not gaps:
         return _weighed(evidence)
     reason = (
         f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
         f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
     )
-    return Verdict("nothing", reason, NUTS, evidence)
+    return Verdict("nothing", reason, PSIS if modes else NUTS, evidence)
 
 
 def _other_fixed_points(fit: Fit) -> list[float]:
@@ -150,6 +172,7 @@ def _weighed(evidence: Evidence) -> Verdict:
     """The verdict that the evidence gives."""
     mean, sd = evidence.worst_mean, evidence.worst_sd
     cure = PSIS if evidence.by in ("weights", "proposals") else NUTS
+    cure = WHOLE if any(one.what == "rows" for one in evidence.findings) else cure
     if mean is None or sd is None:
         reason = (
             f"the importance weights of {evidence.draws:,} draws tell nothing "
@@ -161,12 +184,17 @@ def _weighed(evidence: Evidence) -> Verdict:
     if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
         text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
-    if abs(sd.spread) > NEAR * SD and abs(sd.spread) > SURE * sd.spread_error:
+    limit = SD - min(0.5 * sd.spread_error, LEAN * SD)
+    if abs(sd.spread) > limit and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
         return Verdict("means", _uneven(evidence), NUTS, evidence)
-    return Verdict("all", _good(evidence, mean, sd), "", evidence)
+    unknown = max(one.shift_error for one in evidence.off)
+    if SURE * unknown > MEAN and any(one.what == "rows" for one in evidence.findings):
+        return Verdict("means", _some_rows(evidence, sd), ALL_ROWS, evidence)
+    slight = max(abs(mean.shift) - mean.shift_error, abs(sd.spread) - sd.spread_error)
+    return Verdict("all", _good(evidence, mean, sd), cure if slight > SLIGHT else "", evidence)
 
 
 def _uneven(evidence: Evidence) -> str:
@@ -174,6 +202,12 @@ def _uneven(evidence: Evidence) -> str:
         f"the importance weights of {evidence.draws:,} draws are too uneven to tell (k-hat "
         f"{evidence.k_hat:.1f}, effective size {evidence.efficiency:.0%})"
     )
+
+
+def _some_rows(evidence: Evidence, sd: Off) -> str:
+    (rows,) = (one.text for one in evidence.findings if one.what == "rows")
+    wide = 100 * max(abs(math.expm1(sd.spread)), 0.01)
+    return f"sds are within {wide:.0f}%, but means are not known: {rows[0].lower()}{rows[1:-1]}"
 
 
 def _also(sd: Off) -> str:

@@ -19,8 +19,8 @@ ALIKE = 0.05  # of their own size, by which the numbers of two labellings may di
 Optima = Sequence[tuple[float, np.ndarray]]
 
 
-def other_modes(optima: Optima, judge: Against, drawn: Drawn) -> list[float]:
-    """How far below the best they are, for modes that count, with a valley before them.
+def other_modes(optima: Optima, judge: Against, drawn: Drawn) -> list[tuple[float, np.ndarray]]:
+    """Modes that count, with a valley before them: how far below the best, and where they are.
 
     A mode that has the same numbers in another order has other names for its components.
     """
@@ -33,7 +33,7 @@ def other_modes(optima: Optima, judge: Against, drawn: Drawn) -> list[float]:
         lower = min(heights[0], heights[-1])
         valley = float(np.min(np.where(np.isfinite(heights), heights, -math.inf)))
         if valley < lower - DEEP and not _relabelled(judge, centre, place):
-            found.append(gap)
+            found.append((gap, place))
     return found
 
 
@@ -45,3 +45,14 @@ def _relabelled(judge: Against, one: np.ndarray, other: np.ndarray) -> bool:
         if not np.allclose(first, second, rtol=ALIKE, atol=ALIKE * np.abs(first).max()):
             return False
     return True
+
+
+def spanned(modes: Optima, drawn: Drawn) -> tuple[np.ndarray, np.ndarray]:
+    """A place that has q and other modes within it: a mean, and the root of a covariance."""
+    centres = np.stack([drawn.vectors.mean(axis=0), *(place for _, place in modes)])
+    weights = np.exp(-np.array([0.0, *(gap for gap, _ in modes)]))
+    weights /= weights.sum()
+    mean = weights @ centres
+    away = centres - mean
+    within = np.atleast_2d(np.cov(drawn.vectors.T))
+    return mean, np.linalg.cholesky(within + (away.T * weights) @ away)

@@ -90,6 +90,11 @@ class Target:
         self.compiled["pace"] = pace if pace < before else 0.5 * (before + pace)
         return np.concatenate(values), np.concatenate(gradients)
 
+    @property
+    def ordinary(self) -> float:
+        """Seconds of a value with its gradient on an ordinary core."""
+        return self.counts.ordinary
+
     def seconds(self, points: float) -> float:
         """What values and gradients at so many points take, by those that have been evaluated."""
         return points * float(self.compiled.get("pace", 0.0))

@@ -149,6 +149,7 @@ class OnBatches(Planned[S]):
             in_order(model, terms),
             rows=model.arguments.call(with_masks(model, model.arguments.data)),
             plate=self.reading.plan.plate,
+            total=self.reading.plan.total,
             blocks=self.method.blocks,
         )
 

@@ -34,11 +34,11 @@ Correction = Callable[[Fit, Model, int, int], Improved]
 
 
 def _psis(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return resampled(_view(fit, model), draws, seed)
+    return resampled(_view(fit, model), draws, seed, fit.answer.optima)
 
 
 def _nuts(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return by_trajectories(_view(fit, model), draws, seed)
+    return by_trajectories(_view(fit, model), draws, seed, fit.answer.optima)
 
 
 def _response(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
@@ -165,6 +165,8 @@ def _verdict(fit: Fit, found: Fit, improved: Improved) -> Verdict:
     """How far to trust a correction: by what it knows of itself, or by fresh draws of it."""
     if improved.flaw:
         return Verdict("nothing", improved.flaw, "" if "nuts" in found.method else NUTS)
+    if improved.doubt:
+        return Verdict("means", improved.doubt, NUTS)
     if improved.reason:
         return Verdict("all", improved.reason)
     if improved.elbo is not None:  # it has a density

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -31,6 +31,7 @@ from lowerbound.trust.corrections.collapsed import collapsed
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
+from lowerbound.trust.modes import Optima, other_modes
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
 CERTIFIED = 8  # of them at which a factor that is integrated out must give log p again
@@ -58,10 +59,15 @@ class _Course:
     quick: bool
     forward: bool = False
     text: str = ""
+    placed: Callable[[Mapping[str, Array]], np.ndarray] = field(kw_only=True)
 
 
-def by_trajectories(view: Against, draws: int, seed: int) -> Improved:
-    """Chains of NUTS over all continuous sites of the program, or over what is left of them."""
+def by_trajectories(view: Against, draws: int, seed: int, optima: Optima = ()) -> Improved:
+    """Chains of NUTS over all continuous sites of the program, or over what is left of them.
+
+    `optima` are where other starts have converged: half of the chains begin at those that count, so
+    that chains which stay where they are do not agree.
+    """
     kept = math.ceil(draws / CHAINS)
     values = view.family.sample(view.parameters, jax.random.key(seed), (STARTS,))
     course = _collapsed(view, values, seed) or _whole(view, values)
@@ -73,6 +79,10 @@ def by_trajectories(view: Against, draws: int, seed: int) -> Improved:
         course.compiled[key] = (quickly if course.quick else jit)(run)
     keys = jax.random.split(jax.random.key(seed + 1), CHAINS)
     starts = course.vectors[:: max(len(course.vectors) // CHAINS, 1)][:CHAINS]
+    elsewhere = _elsewhere(view, optima, seed)
+    if elsewhere is not None:
+        others = course.placed(elsewhere)[: CHAINS // 2]
+        starts = np.concatenate([starts[: CHAINS - len(others)], others])
     inside = _solved(course.root, starts - course.loc)
     found = course.compiled[key](inside, keys, course.loc, course.root, course.data)
     vectors, diverging, steps = (np.asarray(a) for a in found)
@@ -94,6 +104,17 @@ def by_trajectories(view: Against, draws: int, seed: int) -> Improved:
         remedy="Ask for more draws=, or write the program with other coordinates (non-centred).",
         before={name: np.asarray(array) for name, array in values.items()},
     )
+
+
+def _elsewhere(view: Against, optima: Optima, seed: int) -> Mapping[str, Array] | None:
+    """The sites at other modes that count; None where there is no such."""
+    if not optima:
+        return None
+    modes = other_modes(optima, view, view.drawn(STARTS, seed))
+    if not modes:
+        return None
+    values = view.values(np.stack([place for _, place in modes]))
+    return {name: jnp.asarray(array) for name, array in values.items()}
 
 
 def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course | None:
@@ -120,6 +141,7 @@ def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course
         found.engine.compiled,
         True,
         text=f"; {sites} integrated out, and drawn given the rest",
+        placed=found.placed,
     )
 
 
@@ -155,6 +177,7 @@ def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
         is_quick(target.closed.jaxpr),
         has_open_loops(target.closed),
         _coordinates(view),
+        placed=lambda values: np.asarray(view.placed(dict(values))[0]),
     )
 
 

@@ -23,7 +23,8 @@ class Improved:
 
     text: how it was found, with its numbers. elbo, error: of the density, where it has a bound of
     its own. reason: why it can be trusted, where that is known. flaw, remedy: why it should not be
-    trusted as it is, where it should not, and what to do. before: draws of q that it was made from,
+    trusted as it is, where it should not, and what to do. doubt: why its intervals may be off,
+    though nothing shows it. before: draws of q that it was made from,
     by site, where there are any.
     """
 
@@ -36,6 +37,7 @@ class Improved:
     flaw: str = ""
     remedy: str = ""
     before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    doubt: str = ""
 
     @property
     def sites(self) -> Collection[str]:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from lowerbound.errors import FewWeightsError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
+from lowerbound.result.evidence import k_threshold
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
-from lowerbound.trust.estimates import proposed, weighted
+from lowerbound.trust.modes import Optima, other_modes, spanned
+from lowerbound.trust.proposals import Effort, proposed
+from lowerbound.trust.weighing import weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
+SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights that miss nothing
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
-def threshold(draws: int) -> float:
-    """The k-hat above which so many draws are too few: min(1 - 1 / log10(S), 0.7).
-
-    >>> threshold(100), threshold(1000)
-    (0.5, 0.6666666666666667)
-    """
-    return min(1.0 - 1.0 / math.log10(draws), 0.7)
-
-
-def resampled(view: Against, draws: int, seed: int) -> Improved:
+def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Improved:
     """Draws with Pareto smoothed weights; the bound is the importance-weighted one.
 
     They are draws of q where its weights are even; else of a Student law that is moved to the
-    posterior, where one comes nearer.
+    posterior, where one comes nearer. `optima` are where other starts have converged: a law that
+    spans those that count begins there.
     """
     drawn = view.drawn(draws, seed)
     ratios = drawn.log_ratios
@@ -38,19 +32,29 @@ def resampled(view: Against, draws: int, seed: int) -> Improved:
     if fine < FEWEST:
         raise FewWeightsError(fine, draws, FEWEST)
     found, count, law = weighted(every, drawn.vectors, ratios), draws, "of q"
-    most = threshold(draws)
-    if found.k_hat > most or found.size < ENOUGH * draws:
+    most, modes = k_threshold(draws), other_modes(optima, view, drawn)
+    if modes or found.k_hat > most or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
-        moved = proposed(view, drawn, found, math.inf, seed, rounds, ENOUGH * draws)
-        if moved is not None and moved.size > found.size:
+        effort = Effort(rounds=rounds, enough=ENOUGH * draws)
+        place = spanned(modes, drawn) if modes else None
+        moved = proposed(view, drawn, found, seed, effort, place)
+        if moved is not None and (modes or moved.size > found.size):
             found, count, law = moved, moved.made, "of a Student law around the posterior"
     weights = np.exp(found.log_weights)
-    size, k_hat, most = found.size, found.k_hat, threshold(count)
+    size, k_hat, most = found.size, found.k_hat, k_threshold(count)
     flaw = ""
-    if k_hat > most:
+    if modes and law == "of q":
+        flaw = "other starts have found another mode, which draws of q do not reach"
+    elif k_hat > most:
         flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {count:,} draws"
     elif size < FEWEST:
         flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
+    doubt = ""
+    if k_hat > SURE_K or size < SURE_SIZE * count:
+        doubt = (
+            f"importance weights have the k-hat {k_hat:.2f} and are worth {size:,.0f} of {count:,} "
+            "draws: where these do not go, they cannot tell"
+        )
     return Improved(
         WeightedDraws(),
         {"values": dict(found.values), "weights": weights},
@@ -62,4 +66,5 @@ def resampled(view: Against, draws: int, seed: int) -> Improved:
         flaw,
         "Use lb.correct(fit, 'nuts'), or a richer q.",
         every,
+        doubt,
     )

@@ -1,0 +1,167 @@
+"""Draws of a law that is moved to the posterior, where those of q are too far from it.
+
+Adaptive importance sampling: a Student law around the Gaussian whose slopes are nearest to those of
+log p over draws of q (by Stein's identity, the curvature of log p averaged over q is
+-E[grad log p (u - m)'] C^-1), then around the weighted draws of the round before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowerbound.result.verdicts import Drawn
+from lowerbound.trust.against import Against
+from lowerbound.trust.weighing import FEWEST, Weighted, together, weighted
+
+FREEDOM = 5.0  # degrees of freedom of proposals: heavier than any posterior of interest
+PROPOSALS = (1024, 2048, 4096, 8192, 8192)  # in each round
+ENOUGH = 800  # effective draws with which no better proposals are looked for
+PLENTY = 10 * ENOUGH  # with which no more are, even where they leave something open
+DRAWS_PER_NUMBER = 4  # for a curvature
+MOST_NUMBERS = 100  # in which a proposal can come near
+
+Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done to come near: points of log p in all, and in each round.
+
+    near: whether weighted draws leave open what they are asked, so that as many `more` points are
+    worth their time. enough: effective draws.
+    """
+
+    points: float = math.inf
+    rounds: Sequence[int] = PROPOSALS
+    enough: float = ENOUGH
+    near: Callable[[Weighted], bool] = lambda found: False
+    more: float = 0.0
+
+    def left(self, best: Weighted | None, spent: int) -> float:
+        """The points that another round may take."""
+        near = best is not None and best.tells and best.size < PLENTY and self.near(best)
+        return self.points + (self.more if near else 0.0) - spent
+
+    def is_done(self, best: Weighted | None, spent: int) -> bool:
+        """Whether no further round is worth its time."""
+        if self.left(best, spent) < FEWEST:
+            return True
+        if best is None or not best.tells or best.size < self.enough:
+            return False
+        return best.size >= PLENTY or not self.near(best)
+
+
+def proposed(
+    judge: Against,
+    drawn: Drawn,
+    own: Weighted,
+    seed: int,
+    effort: Effort,
+    place: Place | None = None,
+) -> Weighted | None:
+    """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
+
+    `own` are the weighted draws of q; the first law is at `place`, where that is given. Rounds are
+    taken together where that is worth more.
+    """
+    dimension = drawn.vectors.shape[1]
+    if dimension > MOST_NUMBERS:
+        return None
+    place = place or matched(drawn) or _moments_of(own, drawn)
+    rng, best, spent = np.random.default_rng(seed), None, 0
+    for most in effort.rounds:
+        if place is None or effort.is_done(best, spent):
+            break
+        count = int(min(most, effort.left(best, spent)))
+        spent += count
+        vectors, log_law = _student(*place, count, rng)
+        log_p = judge.target(vectors, few=True)[0]
+        found = weighted(judge.values(vectors), vectors, log_p - log_law)
+        if not len(found.log_weights):
+            break
+        best = found if best is None else _better(best, found)
+        place = _moments_of(best if best.tells else found, drawn)
+    return best if best is not None and best.tells else None
+
+
+def _better(one: Weighted, other: Weighted) -> Weighted:
+    """The draws of the two that tell more, or both together."""
+    if one.tells and other.tells:
+        both = together(one, other)
+        if both.tells and both.size > max(one.size, other.size):
+            return both
+    return max(one, other, key=lambda found: (found.tells, found.size))
+
+
+def matched(drawn: Drawn) -> Place | None:
+    """The Gaussian whose score is nearest to that of p over the draws, where there is one."""
+    found = score_matched(drawn)
+    if found is None:
+        return None
+    mean, root, slope, curvature, _ = found
+    inner = np.linalg.inv(curvature)
+    covariance = root @ inner @ root.T
+    return mean + root @ (inner @ slope), np.linalg.cholesky(0.5 * (covariance + covariance.T))
+
+
+def score_matched(drawn: Drawn) -> tuple[np.ndarray, ...] | None:
+    """Mean and root of the draws; slope, curvature and noise of log p where q is standard."""
+    fine = np.isfinite(drawn.gradients).all(axis=1) & np.isfinite(drawn.log_p)
+    u, gradients = drawn.vectors[fine], drawn.gradients[fine]
+    count, dimension = u.shape
+    if count < max(DRAWS_PER_NUMBER * dimension, 2 * dimension + 10):
+        return None
+    mean = u.mean(axis=0)
+    covariance = np.atleast_2d(np.cov(u.T))
+    try:
+        root = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+    z, scores = np.linalg.solve(root, (u - mean).T).T, gradients @ root
+    curvature = -scores.T @ z / count
+    residual = scores - scores.mean(axis=0) + z @ curvature.T
+    curvature = 0.5 * (curvature + curvature.T)
+    if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
+        return None
+    return mean, root, scores.mean(axis=0), curvature, residual.std(axis=0) / math.sqrt(count)
+
+
+def _moments_of(found: Weighted, drawn: Drawn) -> Place | None:
+    """Location and root of the covariance of weighted draws; few of them lean on those of q."""
+    weights = np.exp(found.log_weights)
+    if not len(weights):
+        return None
+    dimension = drawn.vectors.shape[1]
+    mean = weights @ found.vectors
+    centred = found.vectors - mean
+    prior = np.atleast_2d(np.cov(drawn.vectors.T))
+    lean = dimension / (dimension + found.size)
+    covariance = (1 - lean) * (centred.T * weights) @ centred + lean * prior
+    try:
+        return mean, np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _student(
+    loc: np.ndarray, root: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws of a Student law, and its log density at them."""
+    dimension = len(loc)
+    freedom = max(FREEDOM, dimension / 2)
+    normal = rng.standard_normal((count, dimension))
+    stretch = np.sqrt(freedom / rng.chisquare(freedom, count))
+    vectors = loc + (normal * stretch[:, None]) @ root.T
+    distance = (normal**2).sum(axis=1) * stretch**2
+    log_law = (
+        math.lgamma((freedom + dimension) / 2)
+        - math.lgamma(freedom / 2)
+        - 0.5 * dimension * math.log(freedom * math.pi)
+        - np.log(np.diagonal(root)).sum()
+        - 0.5 * (freedom + dimension) * np.log1p(distance / freedom)
+    )
+    return vectors, log_law
