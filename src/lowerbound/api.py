@@ -61,8 +61,9 @@ def fit(
     within `lb.interruptible()` it returns what there is.
 
     `fit.verdict` says how far to trust the result. With `until="trusted"`, a fit that is not to be
-    trusted is corrected (`lb.correct`), by importance weights or else by NUTS, which takes what it
-    takes; one on minibatches is fitted again on all rows. Its notes say what that has gained.
+    trusted is corrected (`lb.correct`), by importance weights or else by NUTS, within the seconds
+    that its plan prints; one on minibatches is fitted again on all rows. Its notes say what was
+    done and gained.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> import lowerbound as lb

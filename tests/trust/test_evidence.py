@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import lowerbound as lb
 from lowerbound.errors import SettingError, TrustWarning, UnjudgedError
 from lowerbound.result.evidence import Evidence, Off, k_threshold
+from lowerbound.result.verdicts import Verdict
+from lowerbound.trust.corrections.cures import trusted
 
 pytestmark = pytest.mark.judged
 
@@ -141,7 +144,7 @@ def test_bounds_and_scales_are_seen():
     verdict = lb.check(fitted(edge, np.array(1.02), method=lb.Gaussian()), seconds=2)
     found = {one.site: one.text for one in verdict.evidence.findings if one.what == "boundary"}
     assert found["p"].startswith("'p' leans on its bound 1, with ")
-    assert found["s"] == "'s' is not kept away from 0: the sd of its log is 1.0."
+    assert found["s"] == "'s' is not kept away from 0: the sd of its log is 0.7."
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +235,11 @@ def test_test_data_of_the_wrong_shape_are_named(line):
         lb.compare({"one": fit}, test={"x": np.ones((5, 3)), "y": np.ones(5)})
     assert "(5, 3)" in str(error.value)
     assert "In the test data of the fit 'one'." in error.value.__notes__
+
+
+def test_corrections_keep_to_their_seconds():
+    fit = fitted(pair, method=lb.CAVI(blocks=[["a"], ["b"]]))
+    with pytest.warns(TrustWarning):
+        short = trusted(replace(fit, verdict=Verdict("means", "q is narrow", "")), budget=1e-6)
+    assert short.plan.notes[-1] == "Until it is trusted: corrections of at most 0 s."
+    assert short.notes[-1].startswith("NUTS was left out: about ")

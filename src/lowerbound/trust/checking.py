@@ -38,8 +38,8 @@ def check(fit: Fit, seconds: float = 60.0, rows: Any = None) -> Verdict:
     `coin` is the program in the example of `lb.fit`, `y` its data.
 
     >>> verdict = lb.check(lb.fit(coin, y, method=lb.Gaussian()))
-    >>> verdict.trust, verdict.evidence.by
-    ('all', 'weights')
+    >>> verdict.trust, [off.site for off in verdict.evidence.off]
+    ('all', ['p'])
     """
     if not isinstance(fit, Fit):
         raise NotAFitError("check", fit)

@@ -27,7 +27,8 @@ from lowerbound.trust.on_rows import against_rows, by_rows
 from lowerbound.trust.seen import SAME, findings
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
-LEAN = 0.2  # of the limit, by which an sd may be nearer to it where its estimate is uncertain
+NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
+LEAN = 0.2  # of it, by which an sd may be less where its estimate is uncertain
 UNEVEN = 0.3  # effective size over number, below which weights do not tell by themselves
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
@@ -184,7 +185,7 @@ def _weighed(evidence: Evidence) -> Verdict:
     if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
         text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
-    limit = SD - min(0.5 * sd.spread_error, LEAN * SD)
+    limit = NEAR * SD - min(0.5 * sd.spread_error, LEAN * SD)
     if abs(sd.spread) > limit and abs(sd.spread) > SURE * sd.spread_error:
         text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)

@@ -20,7 +20,7 @@ SAME = 0.1  # nats between equal optima: the same up to the names of components
 EMPTY = 0.5  # rows, below which a component has died
 MOST_STATES = 1000  # of a site whose components are counted
 EDGE, LEANS = 0.01, 0.25  # the part of an interval next to a bound, and the share of q in it
-LOOSE = 1.0  # sd of the log of a positive number that is not kept away from zero
+LOOSE = 0.7  # sd of the log of a positive number that is not kept away from zero: a factor of two
 SHRUNK = 0.1  # log ratio below which mean field has made a scale narrow
 
 

@@ -2,45 +2,73 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 
+from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import LEVELS, UNKNOWN
 from lowerbound.run.loop import callers
+from lowerbound.trust.against import against
 from lowerbound.trust.corrections.correcting import correct
+from lowerbound.trust.corrections.trajectories import CHAINS, WARM
 from lowerbound.trust.judging import judged_within
 
 DRAWS, SECONDS = 1024, 10.0  # of a verdict, where there is none yet
+KEPT, GRADIENTS = 4000, 12  # trajectories that are kept, and gradients of one, about
 BY_WEIGHTS = ("weights", "proposals")
 
 
-def trusted(fit: Fit) -> Fit:
+def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
     """The fit, or the first correction of it that can be trusted; else the best, with a warning.
 
-    Importance weights come first, where the verdict has found that they tell; then NUTS.
+    Importance weights come first, where the verdict has found that they tell; then NUTS, where it
+    can be foreseen to end within `budget` seconds.
     """
     if fit.verdict is UNKNOWN:
         fit = replace(fit, verdict=judged_within(fit, DRAWS, SECONDS))
-    best, first = fit, fit.verdict
+    fit = replace(fit, plan=replace(fit.plan, notes=(*fit.plan.notes, _promise(budget))))
+    best, first, said = fit, fit.verdict, []
+    began = time.perf_counter()
     for how in _cures(fit):
         if best.verdict.trust == "all":
             break
+        left = budget - (time.perf_counter() - began)
+        expected = _expected(fit) if how == "nuts" else 0.0
+        if expected > left:
+            said.append(
+                f"NUTS was left out: about {expected:,.0f} s, where {left:,.0f} s are left."
+            )
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CorrectionWarning)  # the verdict says it
             try:
                 found = correct(fit, how, seed=fit.seed)
-            except LowerboundError:
+            except LowerboundError as error:
+                said.append(f"{how} could not correct it: {str(error).splitlines()[0]}")
                 continue
         if LEVELS.index(found.verdict.trust) < LEVELS.index(best.verdict.trust):
             best = found
     if best.verdict.trust != "all":
         warnings.warn(TrustWarning(str(best.verdict)), stacklevel=callers())
-    if best is fit:
-        return fit
-    note = f"Before it was corrected: {first}"
-    return replace(best, answer=replace(best.answer, notes=(*best.notes, note)))
+    notes = [f"Before it was corrected: {first}"] if best is not fit else []
+    notes += [f"Corrections took {time.perf_counter() - began:.1f} s."] if best is not fit else []
+    return replace(best, answer=replace(best.answer, notes=(*best.notes, *notes, *said)))
+
+
+def _promise(budget: float) -> str:
+    return f"Until it is trusted: corrections of at most {budget:,.0f} s."
+
+
+def _expected(fit: Fit) -> float:
+    """The seconds that NUTS takes on an ordinary core, about."""
+    trajectories = CHAINS * WARM + KEPT
+    try:
+        return GRADIENTS * trajectories * against(fit).target.ordinary
+    except LowerboundError:
+        return 0.0  # the correction says why it cannot
 
 
 def _cures(fit: Fit) -> tuple[str, ...]:

@@ -11,11 +11,17 @@ from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.modes import Optima, other_modes, spanned
 from lowerbound.trust.proposals import Effort, proposed
-from lowerbound.trust.weighing import weighted
+from lowerbound.trust.weighing import Weighted, weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
 SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights that miss nothing
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
+
+
+def _is_better(one: Weighted, other: Weighted) -> bool:
+    """Whether weights have a lighter tail where that matters, else whether they are worth more."""
+    light, other_light = one.k_hat <= SURE_K, other.k_hat <= SURE_K
+    return (light, one.size) > (other_light, other.size)
 
 
 def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Improved:
@@ -33,12 +39,12 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
         raise FewWeightsError(fine, draws, FEWEST)
     found, count, law = weighted(every, drawn.vectors, ratios), draws, "of q"
     most, modes = k_threshold(draws), other_modes(optima, view, drawn)
-    if modes or found.k_hat > most or found.size < ENOUGH * draws:
+    if modes or found.k_hat > min(most, SURE_K) or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
         effort = Effort(rounds=rounds, enough=ENOUGH * draws)
         place = spanned(modes, drawn) if modes else None
         moved = proposed(view, drawn, found, seed, effort, place)
-        if moved is not None and (modes or moved.size > found.size):
+        if moved is not None and (modes or _is_better(moved, found)):
             found, count, law = moved, moved.made, "of a Student law around the posterior"
     weights = np.exp(found.log_weights)
     size, k_hat, most = found.size, found.k_hat, k_threshold(count)
