@@ -64,7 +64,7 @@ def responsibilities(
         bare(ax)
     sure = float((table.max(axis=1) > SURE).mean())
     empty = int((sizes * count < 1).sum())
-    note = f"{sure:.0%} of the rows are sure (above {SURE})"
+    note = f"White is 0 and dark is 1; {sure:.0%} of the rows are sure (above {SURE})"
     note += f"; {empty} of {K} components hold less than one row" if empty else ""
     note += f"; {K - len(order)} small components are not shown" if len(order) < K else ""
     trust_caption(figure, fit, f"{note}.")

@@ -18,7 +18,13 @@ def trust_caption(figure: Any, fit: Fit | Verdict, note: str = "") -> None:
     """Write the verdict above a figure, and below it what else there is to say."""
     verdict = fit.verdict if isinstance(fit, Fit) else fit
     width = max(int(PER_INCH * figure.get_size_inches()[0]), 30)
-    lines = textwrap.wrap(str(verdict), width) + (textwrap.wrap(note, width) if note else [])
+    reason, _, cure = str(verdict).partition(" Do better by ")
+    lines = textwrap.wrap(reason, width)
+    if cure and len(lines[-1]) + len(cure) + 15 <= width:
+        lines[-1] += f" Do better by {cure}"
+    elif cure:
+        lines.append(f"Do better by {cure}")
+    lines += textwrap.wrap(note, width) if note else []
     figure.suptitle(
         "\n".join(lines),
         x=0.01,

@@ -20,6 +20,9 @@ from lowerbound.result.fitted import Fit
 
 MOST_NUMBERS = 8_000_000  # in all draws of one density
 FEWEST = 100  # draws
+SURE = 3.0  # standard errors, about, of a difference that is no noise
+APART = 1e-6  # a weight that puts any difference first
+FEW_NUMBERS = 20  # of the rows, that are shown with what rows share
 
 Draws = Mapping[str, np.ndarray]
 
@@ -58,23 +61,24 @@ class Layers:
         ]
 
     def _scores(self, site: str) -> np.ndarray:
+        """How far the densities are apart beyond the noise of draws; then how much q stands out."""
         first, *others = (own[site].astype(float) for own in self.draws.values())
-        found: np.ndarray
         mean, sd = first.mean(axis=0), _spread(first)
-        if not others:
-            found = np.abs(mean - np.median(mean)) / sd
-            return found
-        apart = []
+        found: np.ndarray = APART * np.abs(mean - np.median(mean)) / sd
+        found = np.minimum(found, 0.99)
+        apart = np.zeros_like(found)
         for other in others:
-            wide = _spread(other)
-            apart.append(np.abs(mean - other.mean(axis=0)) / wide + np.abs(np.log(sd / wide)))
-        found = np.max(apart, axis=0)
-        return found
+            wide, noise = _spread(other), SURE / np.sqrt(min(len(first), len(other)))
+            shift = np.abs(mean - other.mean(axis=0)) / wide - 1.5 * noise
+            apart = np.maximum(apart, np.clip(shift, 0, None))
+            apart = np.maximum(apart, np.clip(np.abs(np.log(sd / wide)) - 1.2 * noise, 0, None))
+        return np.where(apart > 0, 1 + apart, found)
 
-    @property
-    def why(self) -> str:
-        """By what elements are chosen, in words."""
-        return "where the densities differ most" if self.several else "those that stand out most"
+    def why(self, shown: Iterable[Element]) -> str:
+        """By what elements were chosen, in words."""
+        if any(one.score >= 1 for one in shown):
+            return "where the densities differ most"
+        return "those that stand out most" + ("; the densities agree" if self.several else "")
 
 
 def _spread(draws: np.ndarray) -> np.ndarray:
@@ -192,18 +196,24 @@ def short_name(fit: Fit) -> str:
 
 
 def site_names(caller: str, fit: Fit, sites: Sequence[str] | None) -> list[str]:
-    """The sites that were named, or those outside the data plate."""
+    """The sites that were named, or those outside the data plate and small ones in it."""
     if isinstance(sites, str):
         sites = [sites]
     if sites is not None:
         if not sites:
             raise SettingError(caller, "sites", sites, "names of sites, or None")
         return list(sites)
-    shared = [name for name, record in fit.sites.items() if record["scope"] == "global"]
+    shared = [name for name, record in fit.sites.items() if _is_shown(record)]
     names = list(fit.own_sites(dict.fromkeys(shared or fit.sites)))
     if not names:
         raise ArgumentError(f"{caller} got a fit without latent sites.\nExpected some to draw.")
     return names
+
+
+def _is_shown(record: Mapping[str, Any]) -> bool:
+    """Whether a site is shown without being named: all that rows share, and few numbers of rows."""
+    few = int(np.prod(record["shape"])) <= FEW_NUMBERS and record["support_values"] is None
+    return bool(record["scope"] == "global" or few)
 
 
 def sampled(caller: str, fit: Fit, names: Sequence[str], draws: int) -> dict[str, np.ndarray]:

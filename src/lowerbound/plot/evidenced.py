@@ -90,8 +90,10 @@ def _panel(ax: Any, at: np.ndarray, found: list[tuple[float, float]], limit: flo
 
 def _ratios(ax: Any) -> np.ndarray:
     """Round ratios within the limits of a logarithmic axis."""
-    most = float(np.exp(ax.get_xlim()[1]))
-    for steps in ((1.25,), (1.5,), (2.0,), (2.0, 4.0), (3.0, 10.0), (10.0, 100.0), (100.0, 1e4)):
-        if steps[-1] <= most < 2.5 * steps[-1]:
-            return np.array([1 / s for s in reversed(steps)] + [1.0] + list(steps))
-    return np.array([1.0])
+    low, high = np.exp(ax.get_xlim())
+    fine = [r for r in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0) if low <= r <= high]
+    if len(fine) < 4:
+        fine = [r for r in (0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4) if low <= r <= high]
+    if high > 10:
+        fine = [10.0**power for power in range(-9, 10) if low <= 10.0**power <= high]
+    return np.array(fine or [1.0])

@@ -26,7 +26,7 @@ def posterior(
     draws: int = 1000,
     *,
     over: Any = None,
-    most: int = 30,
+    most: int = 20,
 ) -> np.ndarray:
     """One panel per site: mean, 50% (thick) and 90% (thin) interval of its numbers under q.
 
@@ -80,10 +80,12 @@ def _site(ax: Axes, name: str, layers: Layers, most: int) -> dict[str, Any]:
         ax.hlines(at, lower, upper, color=colour, lw=3 if layers.several else 3.5)
         style: Any = {"color": "white", "mec": colour, "ms": 4 if layers.several else 4.5}
         (marks[label],) = ax.plot(values.mean(axis=0), at, "o", gid=label, **style)
-    labels = [one.label.removeprefix(name) or name for one in shown]
+    labels = [one.label.removeprefix(name) for one in shown]
     ax.set_yticks(rows, labels)
     ax.set_ylim(len(rows) - 0.45, -0.55)
-    more = f"   {len(shown)} of {len(every):,}: {layers.why}" if len(shown) < len(every) else ""
+    more = (
+        f"   {len(shown)} of {len(every):,}: {layers.why(shown)}" if len(shown) < len(every) else ""
+    )
     ax.set_title(name, fontsize=10, color=INK, loc="left")
     if more:
         ax.set_title(more, fontsize=8, color="#777777", loc="right")

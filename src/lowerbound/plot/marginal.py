@@ -65,7 +65,7 @@ def marginals(
         ax.spines["left"].set_visible(False)
     if layers.several:
         legend_below(figure, {name: marks[name] for name in layers.names})
-    trust_caption(figure, fit, left_out(len(shown), len(every), layers.why))
+    trust_caption(figure, fit, left_out(len(shown), len(every), layers.why(shown)))
     return axes
 
 
@@ -99,9 +99,10 @@ def smoothed(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:
     array([1., 1., 1.])
     """
     x = np.asarray(draws, float)
-    low, high = np.quantile(x, [0.25, 0.75])
-    sd = x.std()
-    width = min(sd, (high - low) / 1.34) if high > low else sd
+    ordered = np.sort(x)
+    # The shortest interval that holds a half: several modes are not smoothed into one.
+    half = float((ordered[len(x) // 2 :] - ordered[: len(x) - len(x) // 2]).min())
+    width = min(float(x.std()), half / 1.34) if half > 0 else float(x.std())
     if not width > 0:
         return np.zeros_like(grid)
     width *= 0.9 * len(x) ** -0.2  # Silverman's rule

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 300  # numbers whose correlations are looked at
 POINTS = 400  # of each density in a panel
+WIDE = 8.0  # the ratio of the ends of a number that has a logarithmic axis
 NOISE = 4.0  # standard errors of a correlation that is none
 PANEL = 1.75  # inches
 
@@ -30,13 +31,15 @@ def pairs(
     most: int = 5,
     draws: int = 4000,
 ) -> np.ndarray:
-    """Pairs of numbers: draws, and the 2-sigma ellipses of q and of what is laid over it (fig:accuracy).
+    """Pairs of numbers: draws and 2-sigma ellipses of q and of what is laid over it (fig:accuracy).
 
     over: what to compare q with: a corrected fit, draws by site (as NumPyro's `MCMC.get_samples()`
     gives them), or several of these by name; mean field shows as an upright ellipse inside a
     slanted one. Of more than `most` numbers, those in which they differ most; without `over` those
     that are correlated most. An ellipse is that of the Gaussian with the same means and
-    covariances: it holds 86% of a Gaussian. Returns the axes, shape (pairs,).
+    covariances: it holds 86% of a Gaussian. Positive numbers that reach over an order of magnitude
+    have a logarithmic axis, and the ellipse is that of their logarithms. Returns the axes, shape
+    (pairs,).
 
     >>> import numpyro, numpyro.distributions as dist
     >>> def ends():
@@ -72,7 +75,7 @@ def pairs(
     for row, across in np.ndindex(count, count):
         ax, x, y = grid[row, across], shown[across], shown[row + 1]
         if across > row:
-            ax.remove()
+            ax.set_axis_off()
             continue
         marks = _pair(ax, layers, x, y)
         if row == count - 1:
@@ -90,17 +93,39 @@ def pairs(
 def _pair(ax: Axes, layers: Layers, x: Element, y: Element) -> dict[str, Any]:
     """Draws and ellipses of one pair; returns the outlines by density."""
     first, second = layers.of(x), layers.of(y)
+    curved = np.array([_is_wide(first), _is_wide(second)])
     marks = {}
     for number, name in enumerate(layers.names):
         colour = COLOURS[number % len(COLOURS)]
         points = np.stack([first[name], second[name]], axis=1).astype(float)
         few = points[:: max(len(points) // POINTS, 1)]
-        ax.plot(*few.T, ".", color=colour, ms=2.2, alpha=0.3, mew=0, zorder=1, rasterized=True)
-        ring = outline(points.mean(axis=0), np.cov(points.T))
+        ax.plot(*few.T, ".", color=colour, ms=3, alpha=0.35, mew=0, zorder=1, rasterized=True)
+        place = np.where(curved, np.log(np.where(curved, points, 1.0)), points)
+        ring = outline(place.mean(axis=0), np.cov(place.T))
+        ring = np.where(curved[:, None], np.exp(np.where(curved[:, None], ring, 0.0)), ring)
         (marks[name],) = ax.plot(*ring, color=colour, lw=1.7, zorder=3 - number, gid=name)
-    ax.locator_params(nbins=4)
+    for axis, log in zip((ax.xaxis, ax.yaxis), curved, strict=True):
+        _ticks(axis, log)
     bare(ax)
     return marks
+
+
+def _is_wide(own: dict[str, np.ndarray]) -> bool:
+    """Whether a number is positive and reaches over an order of magnitude."""
+    low, high = np.quantile(np.concatenate(list(own.values())), [0.01, 0.99])
+    return bool(all(draws.min() > 0 for draws in own.values()) and high > WIDE * low)
+
+
+def _ticks(axis: Any, log: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if not log:
+        axis.set_major_locator(MaxNLocator(4))
+        return
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(numticks=4))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def outline(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -122,7 +147,7 @@ def _legend(figure: Any, grid: np.ndarray, marks: dict[str, Any]) -> None:
     style: Any = {"frameon": False, "fontsize": 8, "labelcolor": INK}
     names = [f"{name} (2 sigma)" if not i else name for i, name in enumerate(marks)]
     if len(grid) > 1:
-        figure.legend(list(marks.values()), names, loc="outside right upper", **style)
+        grid[0, -1].legend(list(marks.values()), names, loc="upper right", **style)
     else:
         figure.legend(list(marks.values()), names, loc="outside lower left", ncols=3, **style)
 
@@ -130,14 +155,16 @@ def _legend(figure: Any, grid: np.ndarray, marks: dict[str, Any]) -> None:
 def _chosen(layers: Layers, every: list[Element], most: int) -> tuple[list[Element], str]:
     """The numbers of the picture, and by what they were chosen."""
     if len(every) <= most or layers.several:
-        return chosen(every, most), layers.why
+        shown = chosen(every, most)
+        return shown, layers.why(shown)
     some = chosen(every, LOOKED_AT)
     (own,) = layers.draws.values()
     with np.errstate(all="ignore"):
         table = np.corrcoef(np.stack([own[one.site][:, one.place] for one in some]))
     size = np.abs(np.nan_to_num(table - np.diag(np.diagonal(table))))
     if size.max() < NOISE / np.sqrt(len(next(iter(own.values())))):
-        return chosen(every, most), f"none are correlated, {layers.why}"
+        shown = chosen(every, most)
+        return shown, f"none are correlated, {layers.why(shown)}"
     kept = [int(place) for place in np.unravel_index(int(size.argmax()), size.shape)]
     while len(kept) < most:
         reach = size[kept].max(axis=0)

@@ -14,7 +14,6 @@ from lowerbound.errors.wording import entry_of
 from lowerbound.model import trace_model
 from lowerbound.plot.axes import COLOURS, INK, bare, small_panels
 from lowerbound.plot.captions import faint_title, legend_below, trust_caption
-from lowerbound.plot.marginal import smoothed
 from lowerbound.result.exchange.groups_of_draws import observed_values
 from lowerbound.result.fitted import Fit
 
@@ -76,12 +75,12 @@ def predictive(
 ) -> np.ndarray:
     """The observed data beside data sets that the fitted model replicates, a panel a site.
 
-    Continuous data by their density, those of few values by the share of each, up to 30 of them one
-    by one; blue is what the model makes. Titles say how many of the data are within their 90%
-    intervals, and name the mean, sd, smallest or largest that fewer than 1% of the replicated data
-    sets reach. args, kwargs: new data, as `fit.predictive` takes them, which a stochastic fit
-    needs. Of a site with several columns, the `most` that the model fits worst. Returns the axes,
-    shape (panels,).
+    Continuous data in bins, those of few values by the share of each, up to 30 data one by one;
+    orange are the data, blue is what the model makes. Titles say how many of the data are within
+    their 90% intervals, and name the mean, sd, smallest or largest that fewer than 1% of the
+    replicated data sets reach. args, kwargs: new data, as `fit.predictive` takes them, which a
+    stochastic fit needs. Of a site with several columns, the `most` that the model fits worst.
+    Returns the axes, shape (panels,).
 
     `coin` is the program in the example of `lb.fit`, `y` its data.
 
@@ -183,7 +182,7 @@ def _panel(ax: Axes, one: Replicated) -> dict[str, Any]:
         return _values(ax, one, values)
     if (values == np.round(values)).all():
         return _counts(ax, one)
-    return _densities(ax, one)
+    return _binned(ax, one)
 
 
 def _one_by_one(ax: Axes, one: Replicated) -> dict[str, Any]:
@@ -195,9 +194,8 @@ def _one_by_one(ax: Axes, one: Replicated) -> dict[str, Any]:
     (data,) = ax.plot(at, one.data, "D", color=COLOURS[1], ms=5, gid=one.name)
     ax.set_xlabel("observation", fontsize=9, color=INK)
     ax.set_ylabel(one.name, fontsize=9, color=INK)
-    from matplotlib.ticker import MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlim(-0.7, len(at) - 0.3)
+    ax.set_xticks(at[:: max(len(at) // 10, 1)])
     return {DATA: data, MODEL: model}
 
 
@@ -234,18 +232,20 @@ def _bars(
     return {DATA: data, MODEL: model}
 
 
-def _densities(ax: Axes, one: Replicated) -> dict[str, Any]:
-    spread = np.ptp(one.data) or 1.0
+def _binned(ax: Axes, one: Replicated) -> dict[str, Any]:
+    """Continuous numbers: the share of the data in each bin."""
+    spread = float(np.ptp(one.data)) or 1.0
     ends = np.quantile(one.drawn, [0.002, 0.998])
     low = max(min(one.data.min(), ends[0]), one.data.min() - spread)
     high = min(max(one.data.max(), ends[1]), one.data.max() + spread)
-    grid = np.linspace(low - 0.03 * spread, high + 0.03 * spread, 160)
-    each = np.stack([smoothed(row, grid) for row in one.drawn[:100]])
+    count = int(np.clip(2 * len(one.data) ** 0.45, 10, 50))
+    edges = np.linspace(low, high, count + 1)
+    own = np.histogram(one.data, edges)[0] / len(one.data)
+    each = np.stack([np.histogram(row, edges)[0] / len(row) for row in one.drawn])
     bottom, middle, top = np.quantile(each, [0.05, 0.5, 0.95], axis=0)
-    ax.fill_between(grid, bottom, top, color=COLOURS[0], alpha=0.3, lw=0)
-    (model,) = ax.plot(grid, middle, color=COLOURS[0], lw=1.2)
-    (data,) = ax.plot(grid, smoothed(one.data, grid), color=COLOURS[1], lw=2, gid=one.name)
-    ax.set_ylim(0, None)
-    ax.set_yticks([])
-    ax.set_xlim(grid[0], grid[-1])
+    data = ax.stairs(own, edges, fill=True, color=COLOURS[1], alpha=0.45, gid=one.name)
+    ax.stairs(top, edges, baseline=bottom, fill=True, color=COLOURS[0], alpha=0.35)
+    model = ax.stairs(middle, edges, color=COLOURS[0], lw=1.4)
+    ax.set_ylabel("share", fontsize=9, color=INK)
+    ax.set_xlim(low, high)
     return {DATA: data, MODEL: model}

@@ -104,8 +104,8 @@ def _legend(ax: Axes, ends: np.ndarray, optima: list[list[int]]) -> None:
     for place, members in enumerate(optima[:NAMED]):
         marks.append(Line2D([], [], color=COLOURS[place], lw=2, marker="o", ms=4))
         count = f"{len(members)} start{'s' if len(members) > 1 else ''}"
-        gap = ends[members[0]] - ends[optima[0][0]]
-        texts.append(f"{ends[members[0]]:,.2f}: {count}" if not place else f"{gap:+,.2f}: {count}")
+        gap = ends[optima[0][0]] - ends[members[0]]
+        texts.append(f"{gap:,.2f} below: {count}" if place else f"{ends[members[0]]:,.2f}: {count}")
     rest = sum(len(members) for members in optima[NAMED:])
     if rest:
         marks.append(Line2D([], [], color=FAINT, lw=2, marker="o", ms=4))
@@ -122,7 +122,7 @@ def _limits(ax: Axes, ends: np.ndarray, curves: list[np.ndarray]) -> None:
     late = [curve[min(len(curve) // 10 + 1, len(curve) - 1) :] for curve in curves if len(curve)]
     low = min([bottom, *(float(part.min()) for part in late)])
     if span > SAME:
-        low = max(low, bottom - 0.6 * span)
+        low = max(low, bottom - 0.2 * span)
     low = max(low, float(values.min()))
     room = max(top - low, 1e-9 * max(abs(top), 1.0))
     ax.set_ylim(low - 0.25 * room, top + 0.06 * room)
