@@ -93,7 +93,7 @@ def test_paper_mixture(tmp_path, capsys):
     assert fit.converged
     text = capsys.readouterr().out
     assert "Normal-Wishart(mu, precision)" in text
-    assert "Verdict: Converged after" in text
+    assert "The run: Converged after" in text
     assert re.search(r"5 fitted +0\.\d", text)
     assert (tmp_path / "demo" / "paper_mixture.png").stat().st_size > 10_000
     page = (tmp_path / "demo" / "index.html").read_text("utf-8")

@@ -11,6 +11,7 @@ from lowerbound.result.verdicts import Verdict
 
 # By trust, dark enough to be read on white.
 TRUST_INK = {"all": "#00664B", "means": "#855800", "nothing": "#A33F00"}
+VERDICT = "verdict: "  # what the text is known by
 PER_INCH = 15.5  # letters of a line of 8 points
 
 
@@ -32,7 +33,16 @@ def trust_caption(figure: Any, fit: Fit | Verdict, note: str = "") -> None:
         fontsize=8,
         color=TRUST_INK[verdict.trust],
         linespacing=1.35,
+        gid=f"{VERDICT}{note}",
     )
+
+
+def without_verdict(figure: Any) -> None:
+    """Leave what else the lines above a figure say: the page around it has the verdict."""
+    for text in figure.texts:
+        if (text.get_gid() or "").startswith(VERDICT):
+            text.set_text(text.get_gid().removeprefix(VERDICT))
+            text.set_color(FAINT)
 
 
 def wrapped(text: str, ax: Any) -> str:

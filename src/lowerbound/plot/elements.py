@@ -18,7 +18,7 @@ from lowerbound.errors import ArgumentError, NotAFitError, SettingError, Unknown
 from lowerbound.errors.wording import entry_of
 from lowerbound.result.fitted import Fit
 
-MOST_NUMBERS = 8_000_000  # in all draws of one density
+MOST_NUMBERS = 2_000_000  # in all draws of one density: of small shapes a million takes seconds
 FEWEST = 100  # draws
 SURE = 3.0  # standard errors, about, of a difference that is no noise
 APART = 1e-6  # a weight that puts any difference first
