@@ -49,7 +49,7 @@ def responsibilities(
     order = np.argsort(-sizes, kind="stable")[:MOST]
     height = float(np.clip(0.24 * len(order) + 1.0, 2.2, 6.5))
     figure, (left, right) = pyplot().subplots(
-        1, 2, figsize=(7, height), width_ratios=[4, 1], sharey=True, layout="constrained"
+        1, 2, figsize=(5.6, height), width_ratios=[4, 1], sharey=True, layout="constrained"
     )
     _rows(left, table[:, order], ordered)
     left.set_yticks(np.arange(len(order)), [str(k) for k in order])

@@ -47,15 +47,15 @@ def evidence(result: Fit | Verdict) -> np.ndarray:
         )
     shown = sorted(known.off, key=_worst, reverse=True)[:MOST]
     figure, (left, right) = pyplot().subplots(
-        1, 2, figsize=(6.4, 0.24 * len(shown) + 1.5), sharey=True, layout="constrained"
+        1, 2, figsize=(5.4, 0.24 * len(shown) + 1.5), sharey=True, layout="constrained"
     )
     at = np.arange(len(shown))
     _panel(left, at, [(one.shift, one.shift_error) for one in shown], MEAN)
     _panel(right, at, [(one.spread, one.spread_error) for one in shown], SD)
     left.set_yticks(at, [one.site for one in shown])
     left.set_ylim(len(shown) - 0.4, -0.6)
-    left.set_xlabel("mean of q, off by (posterior sds)", fontsize=9, color=INK)
-    right.set_xlabel("sd of q over that of the posterior", fontsize=9, color=INK)
+    left.set_xlabel("mean off by (posterior sds)", fontsize=9, color=INK)
+    right.set_xlabel("sd of q / of the posterior", fontsize=9, color=INK)
     ratios = _ratios(right)
     right.set_xticks(np.log(ratios), [f"{ratio:g}" for ratio in ratios])
     note = f"By {BY.get(known.by, known.by)}, {known.draws:,} draws, k-hat {known.k_hat:.2f}."

@@ -20,7 +20,7 @@ LOOKED_AT = 300  # numbers whose correlations are looked at
 POINTS = 400  # of each density in a panel
 WIDE = 8.0  # the ratio of the ends of a number that has a logarithmic axis
 NOISE = 4.0  # standard errors of a correlation that is none
-PANEL = 1.75  # inches
+PANEL = 1.65  # inches
 
 
 def pairs(

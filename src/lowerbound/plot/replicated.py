@@ -97,7 +97,7 @@ def predictive(
     shown = sorted(every, key=_misfit, reverse=True)[:most]
     shown = [one for one in every if one in shown]
     columns = 1 if len(shown) == 1 else 2
-    figure, axes = small_panels(len(shown), columns, (4.6 if columns == 1 else 3.4, 2.5))
+    figure, axes = small_panels(len(shown), columns, (4.6 if columns == 1 else 2.8, 2.4))
     marks: dict[str, Any] = {}
     for ax, one in zip(axes, shown, strict=True):
         marks |= _panel(ax, one)

@@ -12,7 +12,7 @@ from typing import Any
 from lowerbound.reporting.stylesheet import STYLE
 from lowerbound.result.verdicts import ADVICE, Verdict
 
-WIDE = 6.0  # inches from which a picture scrolls on a phone instead of shrinking
+WIDE = 5.8  # inches from which a picture scrolls on a phone instead of shrinking
 DOTS = 150  # of a picture, per inch
 Part = Iterable[str]
 
