@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowerbound.errors import SettingError
-from lowerbound.plot.axes import COLOURS, INK, bare, pyplot
+from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
 from lowerbound.plot.captions import legend_below, trust_caption
 from lowerbound.plot.elements import Layers, chosen, layers_of
 from lowerbound.result.fitted import Fit
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANELS = 12  # sites that are drawn without being named
+HIDDEN = 0.025  # of the width of a panel, that a mark covers
 LINE, HEAD = 0.2, 0.62  # inches of a line, and of what surrounds the lines of a panel
 
 
@@ -83,13 +84,23 @@ def _site(ax: Axes, name: str, layers: Layers, most: int) -> dict[str, Any]:
     labels = [one.label.removeprefix(name) for one in shown]
     ax.set_yticks(rows, labels)
     ax.set_ylim(len(rows) - 0.45, -0.55)
+    narrow = _narrow(ax, layers, name, [one.place for one in shown])
     more = (
         f"   {len(shown)} of {len(every):,}: {layers.why(shown)}" if len(shown) < len(every) else ""
     )
     ax.set_title(name, fontsize=10, color=INK, loc="left")
-    if more:
-        ax.set_title(more, fontsize=8, color="#777777", loc="right")
+    if more or narrow:
+        ax.set_title("; ".join(filter(None, (more, narrow))), fontsize=7, color=FAINT, loc="right")
     bare(ax)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     return marks
+
+
+def _narrow(ax: Axes, layers: Layers, name: str, places: list[int]) -> str:
+    """Where intervals hide behind the marks, how wide they are."""
+    sds = next(iter(layers.draws.values()))[name][:, places].std(axis=0)
+    low, high = ax.get_xlim()
+    if not len(sds) > 1 or 3.3 * np.median(sds) > HIDDEN * (high - low):
+        return ""
+    return f"sds {sds.min():.2g} to {sds.max():.2g}, hidden by the marks"

@@ -43,7 +43,8 @@ def pictures(fit: Fit) -> Iterator[str]:
     if fit.sites and numbers(fit) <= DRAWN:
         yield _drawn(fit, posterior, "Means, 50% (thick) and 90% (thin) intervals under q.")
         if _several(fit):
-            yield _drawn(fit, pairs, "Pairs of numbers under q: draws, and the ellipse of two sds.")
+            caption = "Pairs of numbers under q: draws, and the ellipse of two sds."
+            yield _drawn(fit, lambda one: pairs(one, most=4), caption)
     if _assigned(fit):
         yield _drawn(fit, responsibilities, "Which component the rows belong to, under q.")
     if len(fit.restarts) > 1 and fit.whole:

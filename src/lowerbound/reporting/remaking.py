@@ -34,7 +34,7 @@ def settings(fit: Fit) -> dict[str, str]:
 def reproduction(fit: Fit) -> str:
     """Code that makes the fit again, given its data."""
     name, program = _program(fit.call.function)
-    lines = ["import lowerbound as lb", ""]
+    lines = [*_imports(fit.call.function), "import lowerbound as lb", ""]
     lines += [program or f"# {name}: the program, whose source is not at hand", ""]
     described = described_arguments(fit)
     lines += [f"# {text}" for text in described.values() if " of shape " in text]
@@ -72,13 +72,38 @@ def _prefixed(text: str) -> str:
 
 def _program(function: Callable[..., Any]) -> tuple[str, str]:
     """The name of a program, and its source where there is one."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = _inner(function)
     name = str(getattr(function, "__name__", type(function).__name__))
     try:
         return name, textwrap.dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
         return name, ""
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _imports(function: Callable[..., Any]) -> list[str]:
+    """The modules that a program names, as they are imported; and what else it takes from its own.
+
+    >>> _imports(_kind)
+    ['import numpy as np', '# The program also uses SHORT, defined beside it.']
+    """
+    function = _inner(function)
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    known = {n: v for n, v in getattr(function, "__globals__", {}).items() if n in names}
+    found, others = [], []
+    for name, value in known.items():
+        if inspect.ismodule(value):
+            whole = value.__name__
+            found.append(f"import {whole}" + ("" if whole == name else f" as {name}"))
+        else:
+            others.append(name)
+    more = [f"# The program also uses {', '.join(others)}, defined beside it."] if others else []
+    return [*sorted(line for line in found if line != "import lowerbound as lb"), *more]
 
 
 def described_arguments(fit: Fit) -> dict[str, str]:

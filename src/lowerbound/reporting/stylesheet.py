@@ -40,6 +40,7 @@ img { display: block; max-width: 100%; height: auto; background: #fff; border-ra
 @media (prefers-color-scheme: dark) { img { padding: .4rem; } }
 @media screen and (max-width: 40rem) {
   main { padding: 1rem .9rem 3rem; } h1 { font-size: 1.35rem; }
+  table { font-size: .82rem; } th, td { padding-right: .6rem; }
   .wide img { max-width: none; width: 40rem; } }
 @media print {
   :root { --paper: #fff; --ink: #000; --faint: #444; --line: #bbb; --wash: #f7f7f7;

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from lowerbound.errors import NotAFitError
 from lowerbound.errors.wording import entry_of
+from lowerbound.plot.elements import Element, chosen
 from lowerbound.reporting.illustrating import DRAWN, check, given, numbers, pictures
 from lowerbound.reporting.page import (
     code,
@@ -68,8 +69,6 @@ def _parts(
     tables: Mapping[str, Any] | None,
     figures: Mapping[str, Any] | None,
 ) -> Iterator[str]:
-    from html import escape
-
     yield f"<h1>{escape(name)}</h1>"
     yield verdict_card(fit.verdict)
     yield paragraph(f"{course(fit)} {_bound(fit)}")
@@ -123,23 +122,39 @@ def _bound(fit: Fit) -> str:
 
 
 def posterior_tables(fit: Fit) -> dict[str, Any]:
-    """The summary of the posterior; of a large one, exact moments of its first elements."""
+    """The summary of the posterior: of a large one the numbers that stand out most.
+
+    Of a very large one by exact moments, without draws.
+    """
     import pandas as pd
 
     if not fit.sites:
         return {}
-    count = numbers(fit)
-    if count <= DRAWN:
-        summary = fit.summary()
-        more = f" (first {ROWS} of {len(summary)} elements)" if len(summary) > ROWS else ""
-        return {f"Posterior{more}": summary.head(ROWS)}
-    rows: dict[str, dict[str, float]] = {}
-    for name, record in fit.sites.items():
-        if record["scope"] != "global":
-            continue
-        mean, sd = fit.mean(name).ravel(), fit.sd(name).ravel()
-        for place in range(min(math.prod(record["shape"]), ROWS - len(rows))):
-            index = tuple(int(i) for i in np.unravel_index(place, record["shape"]))
-            rows[entry_of(name, index)] = {"mean": float(mean[place]), "sd": float(sd[place])}
-    title = f"Posterior (first {len(rows)} of {count} elements)"
-    return {title: pd.DataFrame.from_dict(rows, orient="index")}
+    if numbers(fit) <= DRAWN:
+        frame = fit.summary()
+        sites = [str(name).partition("[")[0] for name in frame.index]
+    else:
+        shared = [name for name, record in fit.sites.items() if record["scope"] == "global"]
+        parts = [_moments(fit, name) for name in shared]
+        sites = [name for name, part in zip(shared, parts, strict=True) for _ in part.index]
+        frame = pd.concat(parts)
+    if len(frame) <= ROWS:
+        return {"Posterior": frame}
+    middle = frame.groupby(sites)["mean"].transform("median")
+    scores = ((frame["mean"] - middle).abs() / frame["sd"]).fillna(0.0)
+    every = [
+        Element(str(label), site, place, float(score))
+        for place, (label, site, score) in enumerate(zip(frame.index, sites, scores, strict=True))
+    ]
+    kept = [one.place for one in chosen(every, ROWS)]
+    title = f"Posterior ({ROWS} of {len(frame):,} numbers, those that stand out most)"
+    return {title: frame.iloc[kept]}
+
+
+def _moments(fit: Fit, name: str) -> Any:
+    """Exact means and sds of a site."""
+    import pandas as pd
+
+    mean, sd = fit.mean(name), fit.sd(name)
+    labels = [entry_of(name, index) for index in np.ndindex(mean.shape)]
+    return pd.DataFrame({"mean": mean.ravel(), "sd": sd.ravel()}, index=labels)
