@@ -149,7 +149,7 @@ def study(name, replications, sizes=None, seed=0):
 
 
 def figure(table, replications):
-    """Errors by n on logarithmic scales beside lines of slope -1/2; coverage by n with its noise."""
+    """Errors by n on logarithmic scales, beside slopes of -1/2; coverage by n with its noise."""
     names = list(dict.fromkeys(table["case"]))
     whole, axes = plt.subplots(
         2, len(names), figsize=(2.5 * len(names) + 0.6, 4.8), squeeze=False, layout="constrained"

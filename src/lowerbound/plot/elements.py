@@ -67,8 +67,10 @@ class Layers:
         found: np.ndarray = APART * np.abs(mean - np.median(mean)) / sd
         found = np.minimum(found, 0.99)
         apart = np.zeros_like(found)
+        # The largest of m errors is about sqrt(2 log m) standard errors.
+        sure = max(SURE, 1.5 + np.sqrt(2 * np.log(len(mean))))
         for other in others:
-            wide, noise = _spread(other), SURE / np.sqrt(min(len(first), len(other)))
+            wide, noise = _spread(other), sure / np.sqrt(min(len(first), len(other)))
             shift = np.abs(mean - other.mean(axis=0)) / wide - 1.5 * noise
             apart = np.maximum(apart, np.clip(shift, 0, None))
             apart = np.maximum(apart, np.clip(np.abs(np.log(sd / wide)) - 1.2 * noise, 0, None))
