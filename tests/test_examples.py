@@ -40,7 +40,7 @@ def study(name):
 
 def test_every_study_of_the_paper_is_run_here():
     names = {path.stem for path in (ROOT / "examples" / "paper").glob("*.py")}
-    assert names == {"accuracy", "evidence", "gibbs", "images", "starts", "text"}
+    assert names == {"accuracy", "evidence", "frequentist", "gibbs", "images", "starts", "text"}
 
 
 def test_mean_field_has_the_variances_of_conditionals_and_linear_response_those_of_the_posterior(
@@ -72,6 +72,21 @@ def test_the_sampler_spreads_more_than_mean_field(tmp_path):
     fit, gibbs = study("gibbs").main(draws=2000, output=tmp_path)
     assert gibbs.sd("level") > fit.sd("level")
     assert gibbs.mean("level") == pytest.approx(fit.mean("level"), abs=0.1)
+
+
+def test_errors_shrink_with_n_and_mean_field_is_too_narrow_for_a_mixture(tmp_path, capsys):
+    cases = ("linear", "mixture")
+    table = study("frequentist").main(30, sizes=(40, 320), cases=cases, output=tmp_path)
+    assert list(table["n"]) == [40, 40, 320, 320] * 2
+    few, many = (table[table["n"] == n]["error"].to_numpy() for n in (40, 320))
+    # An eighth of the variance is expected. Each ratio of sums of 30 squares is above 0.75, where
+    # 0.35 is expected, once in 10^4.
+    assert (many < 0.75 * few).all()
+    own = table[(table["case"] == "mixture") & (table["n"] == 320)]
+    # By Wang and Titterington q stays too narrow: two thirds of the spread, 0.13 times as noise.
+    assert (own["sd of q / of estimates"] < 1).all()
+    assert "in 95%" in capsys.readouterr().out
+    assert (tmp_path / "frequentist.png").stat().st_size > 10_000
 
 
 def test_images_are_clustered_and_drawn(tmp_path, capsys):

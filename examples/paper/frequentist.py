@@ -139,6 +139,7 @@ def study(name, replications, sizes=None, seed=0):
                     "case": name,
                     "number": one,
                     "n": n,
+                    "data sets": len(estimates),
                     "bias": estimates.mean() - truth,
                     "error": np.sqrt(np.mean((estimates - truth) ** 2)),
                     "sd of q / of estimates": np.mean(np.array(sds)[:, number]) / estimates.std(),
@@ -148,7 +149,7 @@ def study(name, replications, sizes=None, seed=0):
     return pd.DataFrame(rows)
 
 
-def figure(table, replications):
+def figure(table):
     """Errors by n on logarithmic scales, beside slopes of -1/2; coverage by n with its noise."""
     names = list(dict.fromkeys(table["case"]))
     whole, axes = plt.subplots(
@@ -164,7 +165,7 @@ def figure(table, replications):
             for level, style in zip(INTERVALS, (":", "--", "-"), strict=True):
                 bottom.semilogx(n, rows[f"in {level:.0%}"], style, color=colour, lw=1.5)
         for level in INTERVALS:
-            noise = 2 * np.sqrt(level * (1 - level) / replications)
+            noise = 2 * np.sqrt(level * (1 - level) / own["data sets"].min())
             bottom.axhspan(level - noise, level + noise, color="#E6E6E6", lw=0, zorder=0)
         bottom.set(ylim=(0.2, 1.0), yticks=INTERVALS, xlabel="n")
         bottom.set_yticklabels([f"{level:.0%}" for level in INTERVALS])
@@ -181,17 +182,16 @@ def figure(table, replications):
     return whole
 
 
-def main(replications=40, sizes=None, cases=tuple(CASES), output="output/frequentist"):
+def main(replications=40, sizes=None, cases=tuple(CASES), output="output/paper"):
     """Run the cases; `sizes` replaces the sizes of all of them."""
     with lb.computing(verdicts=False):
         table = pd.concat([study(name, replications, sizes) for name in cases])
-    print(f"{replications} data sets for each n\n\n{table.round(3).to_string(index=False)}")
+    print(table.round(3).to_string(index=False))
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = figure(table, replications)
+    drawn = figure(table)
     drawn.savefig(folder / "frequentist.png", dpi=150)
     plt.close(drawn)
-    table.to_csv(folder / "frequentist.csv", index=False)
     print(f"\nWrote {folder / 'frequentist.png'}")
     return table
 
@@ -200,6 +200,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replications", type=int, default=40, help="data sets for each n")
     parser.add_argument("--full", action="store_true", help="400 data sets for each n")
-    parser.add_argument("--output", default="output/frequentist", help="folder of the figure")
+    parser.add_argument("--output", default="output/paper", help="folder of the figure")
     given = parser.parse_args()
     main(400 if given.full else given.replications, output=given.output)
