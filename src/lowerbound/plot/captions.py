@@ -50,7 +50,8 @@ def wrapped(text: str, ax: Any) -> str:
     figure = ax.get_figure(root=True)
     box = ax.get_subplotspec()
     columns = box.get_gridspec().ncols if box is not None else 1
-    return textwrap.fill(text, max(int(PER_INCH * figure.get_size_inches()[0] / columns), 24))
+    width = PER_INCH * figure.get_size_inches()[0] / columns * (0.8 if columns > 1 else 0.9)
+    return textwrap.fill(text, max(int(width), 24))
 
 
 def faint_title(ax: Any, text: str) -> None:

@@ -79,7 +79,7 @@ def _weights(ax: Axes, ratios: np.ndarray) -> None:
         ax.legend(frameon=False, fontsize=8, loc="lower left", labelcolor=INK)
     ax.set(xscale="log", yscale="log")
     top = max(float(raw[0]), 3 / count)
-    ax.set_ylim(max(float(raw[-1]), 1e-4 / count) * 0.7, min(2 * top, 1.3))
+    ax.set_ylim(max(float(raw[-1]), 1e-2 / count) * 0.7, min(2 * top, 1.3))
     ax.set_xlabel("draws of q, the heaviest first", fontsize=9, color=INK)
     ax.set_ylabel("share of all weight", fontsize=9, color=INK)
     text = f"k-hat {shape:.2f}, good below {most:.2f}; {count:,} draws are worth {size:,.0f}"
