@@ -49,7 +49,7 @@ def pictures(fit: Fit) -> Iterator[str]:
         yield _drawn(fit, responsibilities, "Which component the rows belong to, under q.")
     if len(fit.restarts) > 1 and fit.whole:
         yield _drawn(fit, restarts, f"The ELBO of every start by {fit.history.step}.")
-    elif len(fit.history.elbo):
+    elif len(fit.history.elbo) > 2 or not fit.whole:  # a line through two points says nothing
         yield _drawn(fit, elbo, climb_caption(fit))
 
 

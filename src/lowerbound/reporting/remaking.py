@@ -94,7 +94,11 @@ def _imports(function: Callable[..., Any]) -> list[str]:
     """
     function = _inner(function)
     names = getattr(getattr(function, "__code__", None), "co_names", ())
-    known = {n: v for n, v in getattr(function, "__globals__", {}).items() if n in names}
+    known = {
+        n: v
+        for n, v in getattr(function, "__globals__", {}).items()
+        if n in names and n[:2] != "__"
+    }
     found, others = [], []
     for name, value in known.items():
         if inspect.ismodule(value):

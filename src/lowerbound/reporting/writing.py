@@ -117,7 +117,7 @@ def course(fit: Fit) -> str:
 
 def _bound(fit: Fit) -> str:
     """The ELBO, with its standard error where it is an estimate."""
-    error = "" if fit.elbo_error == 0 else f" (an estimate, standard error {fit.elbo_error:,.2f})"
+    error = "" if fit.elbo_error == 0 else f" (an estimate, standard error {fit.elbo_error:.2g})"
     return f"ELBO {fit.elbo:,.2f} nats{error}."
 
 
