@@ -12,8 +12,8 @@ import pytest
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.replicated import Replicated, replicated
+from lowerbound.result.evidence import Evidence, Off
 from lowerbound.result.posterior import History, Restart
-from lowerbound.result.verdicts import Evidence, Off
 
 RNG = np.random.default_rng(0)
 LABELS = np.repeat([0, 1, 2], 20)
@@ -235,8 +235,16 @@ def test_evidence_is_drawn_worst_first():
     assert labels[:2] == ["s49", "s48"]
     assert len(labels) == 30
     assert "The worst of 50 sites." in caption(means)
-    assert "short chains that start at q, 512 draws" in caption(means)
+    assert "By short chains from q, 512 draws, k-hat 0.50." in caption(means)
     assert {float(text.get_text()) for text in sds.get_xticklabels()} >= {0.5, 1.0, 2.0}
+
+
+def test_k_hats_of_sites_are_drawn_where_they_are_known():
+    off = (Off("a", 0.3, 0.0, 0.01, 0.01, 0.9, 20.0), Off("b", 0.0, 0.0, 0.01, 0.01, 0.2, 900.0))
+    found = lb.Verdict("means", "so", "", Evidence("weights", 1000, 0.9, 0.4, 0.1, off))
+    *_, k_hats = lb.plot.evidence(found)
+    assert k_hats.get_xlabel() == "k-hat"
+    assert [list(line.get_xdata()) for line in k_hats.lines] == [[0.2], [0.9]]
 
 
 def test_a_verdict_without_measurements_has_no_evidence():

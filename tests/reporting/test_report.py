@@ -15,7 +15,7 @@ import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.reporting import course
 from lowerbound.reporting.remaking import reproduction, settings
-from lowerbound.result.verdicts import Evidence, Off
+from lowerbound.result.evidence import Evidence, Off
 
 
 def mixture(x, K):
@@ -105,7 +105,7 @@ def test_pictures_have_words_beside_them(page):
 
 def test_wide_things_scroll_within_themselves(page):
     assert page.count("<div class=scroll tabindex=0><table>") == 1
-    assert page.count("<div class=scroll tabindex=0><pre>") == 2
+    assert page.count("<div class=scroll tabindex=0><pre>") == 3  # evidence, plan, code
     for condition in ("prefers-color-scheme: dark", "max-width: 40rem", "print"):
         assert condition in page
 

@@ -12,9 +12,9 @@ from lowerbound.errors import ArgumentError, NotAFitError, SettingError
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.plot.axes import COLOURS, FAINT, INK, PALE, bare, pyplot, small_panels
 from lowerbound.plot.captions import faint_title, trust_caption
+from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
 from lowerbound.trust.against import against
-from lowerbound.trust.corrections.resampled import threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def _weights(ax: Axes, ratios: np.ndarray) -> None:
     raw /= raw.sum()
     log_weights, shape = smoothed_weights(ratios)
     smooth = np.sort(np.exp(log_weights))[::-1]
-    count, most = len(raw), threshold(len(ratios))
+    count, most = len(raw), k_threshold(len(ratios))
     size = 1 / float((smooth**2).sum())
     ranks = np.arange(1, count + 1)
     colour = COLOURS[0] if shape < most else COLOURS[1]

@@ -72,6 +72,8 @@ def _parts(
     yield f"<h1>{escape(name)}</h1>"
     yield verdict_card(fit.verdict)
     yield paragraph(f"{course(fit)} {_bound(fit)}")
+    if fit.verdict.evidence is not None:
+        yield code(repr(fit.verdict.evidence))
     for title, frame in (posterior_tables(fit) if tables is None else tables).items():
         yield heading(title)
         yield table(frame.columns, frame.itertuples())
