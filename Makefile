@@ -31,7 +31,7 @@ demo: setup
 # make paper IMAGES=FILE for histograms of real images (Figures 4 to 6).
 paper: setup
 	$(BIN)/python examples/paper_mixture.py --output output/paper
-	for study in accuracy starts evidence gibbs text; do \
+	for study in accuracy starts evidence gibbs frequentist text; do \
 	  $(BIN)/python examples/paper/$$study.py || exit 1; done
 	$(BIN)/python examples/paper/images.py --rows 10000 --seconds 600 $(if $(IMAGES),--images $(IMAGES))
 

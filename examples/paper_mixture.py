@@ -17,7 +17,7 @@ import pandas as pd
 
 import lowerbound as lb
 from lowerbound.data import paper_mixture
-from lowerbound.reporting import verdict
+from lowerbound.reporting import course
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
@@ -101,7 +101,7 @@ def main(n=1000, restarts=10, output="output/demo"):
 
     lb.explain(mixture, x, K=K)
     fit = lb.fit(mixture, x, K=K, method=lb.CAVI(restarts=restarts), seed=0)
-    print(f"\n{fit}\n\nVerdict: {verdict(fit)}")
+    print(f"\n{fit}\n\nThe run: {course(fit)}")
 
     # One start that leads there, watched: more sweeps from one seed go further along one path.
     alone = (lb.fit(mixture, x, K=K, method=lb.CAVI(), seed=seed) for seed in range(50))

@@ -255,9 +255,8 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         "test_resumed_runs_equal_uninterrupted_ones": ("lda-3",),
     },
     "tests/store/test_kill.py": {"test_killed_runs_end_as_if_never_killed": ("cavi-3",)},
-    "tests/test_plot.py": {
+    "tests/plot/test_run_pictures.py": {
         "test_elbo_of_a_stochastic_fit_is_drawn_by_rows": ("short", "memoised"),
-        "test_report_of_a_stochastic_fit": ("short", "memoised"),
     },
     "tests/topics/test_xla.py": {
         "test_blocks_of_rows_do_not_change_the_result": (

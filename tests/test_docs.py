@@ -79,6 +79,14 @@ def test_the_code_of_how_to_choose_runs_in_order(tmp_path, monkeypatch, capsys):
     assert wrong["b[0]"].ratio < 0.7
 
 
+def test_the_code_of_how_to_look_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-look.md", capsys)
+    # The fit is bad on purpose, as the page says.
+    assert names["fit"].sd("tau") < 0.6 * names["better"].sd("tau")
+    assert "<p class=advice>Do not trust the fit</p>" in names["path"].read_text("utf-8")
+
+
 def test_the_code_of_how_to_any_model_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-any-model.md", capsys)

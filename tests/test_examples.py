@@ -40,7 +40,7 @@ def study(name):
 
 def test_every_study_of_the_paper_is_run_here():
     names = {path.stem for path in (ROOT / "examples" / "paper").glob("*.py")}
-    assert names == {"accuracy", "evidence", "gibbs", "images", "starts", "text"}
+    assert names == {"accuracy", "evidence", "frequentist", "gibbs", "images", "starts", "text"}
 
 
 def test_mean_field_has_the_variances_of_conditionals_and_linear_response_those_of_the_posterior(
@@ -74,6 +74,21 @@ def test_the_sampler_spreads_more_than_mean_field(tmp_path):
     assert gibbs.mean("level") == pytest.approx(fit.mean("level"), abs=0.1)
 
 
+def test_errors_shrink_with_n_and_mean_field_is_too_narrow_for_a_mixture(tmp_path, capsys):
+    cases = ("linear", "mixture")
+    table = study("frequentist").main(30, sizes=(40, 320), cases=cases, output=tmp_path)
+    assert list(table["n"]) == [40, 40, 320, 320] * 2
+    few, many = (table[table["n"] == n]["error"].to_numpy() for n in (40, 320))
+    # 0.35 is expected, an eighth of the variance, with a noise of 18%: above 0.75 once in 10^4.
+    assert (many < 0.75 * few).all()
+    own = table[(table["case"] == "mixture") & (table["n"] == 320)]
+    # q stays too narrow (Wang and Titterington 2005), by about 0.62 with a noise of 13%: above 1
+    # once in 3,000 runs.
+    assert (own["sd of q / of estimates"] < 1).all()
+    assert "in 95%" in capsys.readouterr().out
+    assert (tmp_path / "frequentist.png").stat().st_size > 10_000
+
+
 def test_images_are_clustered_and_drawn(tmp_path, capsys):
     path, chain = study("images").main(rows=120, K=6, seconds=0.0, output=tmp_path)
     assert path[-1, 1] > path[0, 1]  # sweeps raise the held-out density here
@@ -93,7 +108,7 @@ def test_paper_mixture(tmp_path, capsys):
     assert fit.converged
     text = capsys.readouterr().out
     assert "Normal-Wishart(mu, precision)" in text
-    assert "Verdict: Converged after" in text
+    assert "The run: Converged after" in text
     assert re.search(r"5 fitted +0\.\d", text)
     assert (tmp_path / "demo" / "paper_mixture.png").stat().st_size > 10_000
     page = (tmp_path / "demo" / "index.html").read_text("utf-8")

@@ -10,20 +10,35 @@ None shows a window. Matplotlib is imported when a picture is drawn:
 'sweep'
 """
 
+from lowerbound.plot.assigned import responsibilities
 from lowerbound.plot.axes import COLOURS
 from lowerbound.plot.choices import sweep
-from lowerbound.plot.fits import elbo, mixture, posterior
-from lowerbound.plot.history import topic_history
-from lowerbound.plot.panels import topics
-from lowerbound.plot.reading import document
-from lowerbound.plot.scaling import topic_map
+from lowerbound.plot.evidenced import evidence
+from lowerbound.plot.fits import elbo, mixture
+from lowerbound.plot.forest import posterior
+from lowerbound.plot.marginal import marginals
+from lowerbound.plot.of_topics.history import topic_history
+from lowerbound.plot.of_topics.panels import topics
+from lowerbound.plot.of_topics.reading import document
+from lowerbound.plot.of_topics.scaling import topic_map
+from lowerbound.plot.pairing import pairs
+from lowerbound.plot.replicated import predictive
+from lowerbound.plot.starting import restarts
+from lowerbound.plot.tails import k_hat
 from lowerbound.plot.uniformity import calibration
 
 __all__ = [
     "COLOURS",
     "elbo",
+    "restarts",
     "posterior",
+    "marginals",
+    "pairs",
+    "responsibilities",
     "mixture",
+    "predictive",
+    "evidence",
+    "k_hat",
     "sweep",
     "calibration",
     "topics",

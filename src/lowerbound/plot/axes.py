@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lowerbound.errors.storage import needed
 
 if TYPE_CHECKING:
@@ -21,6 +23,28 @@ def pyplot() -> Any:
     with needed("Plots need Matplotlib, which is not installed", "plot"):
         import matplotlib.pyplot as plt
     return plt
+
+
+def small_panels(
+    count: int, columns: int, size: tuple[float, float], **shared: bool
+) -> tuple[Any, np.ndarray]:
+    """A figure of so many panels of one size in inches, in rows; and its axes, shape (count,)."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure, axes = pyplot().subplots(
+        rows,
+        columns,
+        figsize=(max(size[0] * columns, 4.2), size[1] * rows + 0.6),
+        squeeze=False,
+        layout="constrained",
+        **shared,
+    )
+    for ax in axes.ravel()[count:]:
+        ax.remove()
+    found: np.ndarray = axes.ravel()[:count]
+    for ax in found[-columns:]:  # the lowest of each column
+        ax.tick_params(labelbottom=True)
+    return figure, found
 
 
 def bare(ax: Axes) -> None:

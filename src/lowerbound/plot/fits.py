@@ -1,20 +1,18 @@
-"""Pictures of a fit: its ELBO, its posterior, and mixtures in the plane."""
+"""Pictures of a run and of its components: the ELBO, and mixtures in the plane."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, UnknownSiteError
+from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
 from lowerbound.result.fitted import Fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-SHOWN = 40  # elements of a site in one panel
 
 
 def elbo(fit: Fit, ax: Axes | None = None) -> Axes:
@@ -94,50 +92,6 @@ def _rows_axis(ax: Axes) -> None:
     # Nats are read off the axis: no offset to add in the head.
     ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
     ax.ticklabel_format(axis="y", style="plain")
-    bare(ax)
-
-
-def posterior(fit: Fit, sites: Sequence[str] | None = None, draws: int = 1000) -> np.ndarray:
-    """One panel per site: mean, 50% (thick) and 90% (thin) interval of every element under q.
-
-    Without `sites`, the latent sites outside the data plate. Returns the axes, shape (sites,).
-    """
-    shared = [name for name, record in fit.sites.items() if record["scope"] == "global"]
-    names = list(sites) if sites is not None else shared or list(fit.sites)
-    sample = fit.sample(draws)
-    for name in names:
-        if name not in sample:
-            raise UnknownSiteError(
-                "plot.posterior got the site", name, tuple(sample), "is no site of the fit"
-            )
-    heights = [min(SHOWN, int(np.prod(sample[name].shape[1:]))) for name in names]
-    figure, axes = pyplot().subplots(
-        len(names),
-        figsize=(5, sum(0.22 * h + 0.7 for h in heights)),
-        height_ratios=[h + 2 for h in heights],
-        squeeze=False,
-        layout="constrained",
-    )
-    del figure
-    for ax, name in zip(axes[:, 0], names, strict=True):
-        _intervals(ax, name, sample[name])
-    drawn: np.ndarray = axes[:, 0]
-    return drawn
-
-
-def _intervals(ax: Axes, name: str, sample: np.ndarray) -> None:
-    indices = list(np.ndindex(sample.shape[1:]))
-    values = sample.reshape(len(sample), -1)[:, :SHOWN]
-    low, lower, upper, high = np.quantile(values, [0.05, 0.25, 0.75, 0.95], axis=0)
-    rows = np.arange(values.shape[1])
-    ax.hlines(rows, low, high, color=COLOURS[0], lw=1)
-    ax.hlines(rows, lower, upper, color=COLOURS[0], lw=3.5)
-    ax.plot(values.mean(axis=0), rows, "o", color="white", mec=COLOURS[0], ms=4.5)
-    labels = [f"[{', '.join(map(str, index))}]" if index else name for index in indices[:SHOWN]]
-    ax.set_yticks(rows, labels)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    more = f" (first {SHOWN} of {len(indices)})" if len(indices) > SHOWN else ""
-    ax.set_title(name + more, fontsize=10, loc="left")
     bare(ax)
 
 

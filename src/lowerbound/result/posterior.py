@@ -18,7 +18,8 @@ class History:
 
     A stochastic fit has one value of each per evaluation; its ELBO is noisy, the average of the
     estimates since the last evaluation. `rows` counts the rows that have been worked through;
-    `unit` is that of `held_out`, `step` what the ELBO is recorded after.
+    `unit` is that of `held_out`, `step` what the ELBO is recorded after. `starts` has the ELBO of
+    every restart, (sweeps, restarts), no number after its end; empty where that is not kept.
     """
 
     elbo: np.ndarray
@@ -27,6 +28,7 @@ class History:
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     unit: str = "nats per row"
     step: str = "sweep"  # what one value of `elbo` belongs to
+    starts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)

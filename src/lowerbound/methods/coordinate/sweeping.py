@@ -211,7 +211,7 @@ class Sweeping(Planned[Progress]):
         return Answer(
             Q(engine.family, found.naturals),
             float(elbos[best]),
-            replace(history, held_out=state.scores),
+            replace(history, held_out=state.scores, starts=np.asarray(trace.values)),
             tuple(
                 Restart(float(elbo), int(sweeps[n]), str(self._reason(state, n, stop)), kinds[n])
                 for n, elbo in enumerate(elbos)

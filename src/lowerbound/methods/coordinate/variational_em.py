@@ -185,7 +185,10 @@ class Maximising(Planned[Alternation]):
         return Answer(
             Q(engine.family, end.state.naturals),
             float(end.elbo),
-            history_of(self.model, trace, sum(sweeps[:best]), sweeps[best]),
+            replace(
+                history_of(self.model, trace, sum(sweeps[:best]), sweeps[best]),
+                starts=side_by_side(trace.values, sweeps),
+            ),
             tuple(
                 Restart(float(one.elbo), count, str(why))
                 for one, count, why in zip(ends, sweeps, reasons, strict=True)
@@ -209,6 +212,19 @@ class Maximising(Planned[Alternation]):
             f"Expected data that determine it. Give '{name}' a prior with numpyro.sample, bound it "
             "with constraint=dist.constraints.interval(...), or start it elsewhere."
         )
+
+
+def side_by_side(values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+    """Values of runs one after the other, (sum,), as one column a run, with no number after it.
+
+    >>> side_by_side(np.array([1.0, 2.0, 3.0]), [2, 1])
+    array([[ 1.,  3.],
+           [ 2., nan]])
+    """
+    found = np.full((max(lengths), len(lengths)), np.nan)
+    for number, run in enumerate(np.split(values, np.cumsum(lengths)[:-1])):
+        found[: len(run), number] = run
+    return found
 
 
 FLAT = "The ELBO is flat along a direction of '{}': other values are as good."

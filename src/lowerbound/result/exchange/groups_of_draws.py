@@ -162,9 +162,12 @@ def _statistics(made: _Made) -> Arrays:
 
 
 def _observed_data(made: _Made) -> Arrays:
-    """The observed values, NaN where an entry is missing."""
-    model = made.model
-    assert model is not None
+    assert made.model is not None
+    return observed_values(made.model)
+
+
+def observed_values(model: Model) -> Arrays:
+    """The observed values by site, NaN where an entry is missing."""
     with jax.enable_x64(True):
         data = {name: jnp.asarray(array) for name, array in model.arguments.data.items()}
         found = model.run(model.draw(jax.random.key(0)), data)

@@ -1,7 +1,6 @@
-"""Pictures and pages: what they show is what the fit holds."""
+"""Pictures of runs and of mixtures: what they show is what the fit holds."""
 
 import builtins
-import dataclasses
 import re
 import sys
 
@@ -14,7 +13,6 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
-from lowerbound.reporting import verdict
 
 
 def mixture(x, K):
@@ -50,17 +48,6 @@ def test_elbo_draws_the_history(fit):
     assert "nats" in ax.get_ylabel()
     other = plt.figure().subplots()
     assert lb.plot.elbo(fit, ax=other) is other
-
-
-def test_posterior_has_a_panel_per_site(fit):
-    axes = lb.plot.posterior(fit)
-    assert [ax.get_title(loc="left") for ax in axes] == ["pi", "tau", "mu"]
-    np.testing.assert_allclose(axes[0].lines[0].get_xdata(), fit.mean("pi"), atol=0.01)
-    (one,) = lb.plot.posterior(fit, ["c"])
-    assert one.get_title(loc="left") == "c (first 40 of 60)"
-    axes[0].figure.canvas.draw()
-    with pytest.raises(ArgumentError, match="got the site 'sigma', which is no site of the fit"):
-        lb.plot.posterior(fit, ["sigma"])
 
 
 def test_mixture_draws_two_sigma_ellipses(fit):
@@ -101,28 +88,6 @@ def test_without_matplotlib_the_error_says_what_to_install(fit, monkeypatch):
     for draw in (lb.plot.elbo, lb.plot.posterior, lambda f: lb.plot.mixture(f, X)):
         with pytest.raises(ImportError, match=re.escape('pip install "lowerbound[plot]"')):
             draw(fit)
-
-
-# --- The page ---
-
-
-def test_report_is_one_page(fit, tmp_path):
-    path = lb.report(fit, tmp_path / "pages" / "report.html", title="A <mixture>")
-    page = path.read_text("utf-8")
-    assert "<h1>A &lt;mixture&gt;</h1>" in page
-    assert verdict(fit) in page
-    assert "Normal-Gamma(mu, tau)" in page
-    assert page.count("data:image/png;base64,") == 1
-    assert "mu[1, 1]" in page
-    assert "http" not in page
-
-
-def test_verdict_counts_the_restarts_that_agree(fit):
-    close = sum(r.elbo > fit.elbo - 0.1 for r in fit.restarts)
-    n = len(fit.history.elbo)
-    assert verdict(fit) == (
-        f"Converged after {n} sweeps; {close} of 3 restarts end within 0.1 nats of the best ELBO."
-    )
 
 
 # --- Stochastic fits ---
@@ -181,30 +146,3 @@ def test_axes_given_hold_the_elbo_alone(stochastic):
     assert lb.plot.elbo(fit, ax=other) is other
     assert other.figure.axes == [other]
     assert other.get_xlabel() == "rows seen"
-
-
-def test_report_of_a_stochastic_fit(stochastic, tmp_path):
-    name, fit = stochastic
-    page = lb.report(fit, tmp_path / "report.html").read_text("utf-8")
-    rows = f"{fit.history.rows[-1]:,} rows."
-    state = "Converged" if fit.converged else "Not converged"
-    assert f"<p>{state} after {fit.restarts[0].sweeps} steps, {rows} ELBO {fit.elbo:,.2f}" in page
-    assert ("(an estimate, standard error" in page) == (name == "short")
-    below = "" if name == "short" else "; below, the average log predictive of rows held out"
-    assert f"<figcaption>The ELBO by rows seen{below}.</figcaption>" in page
-    assert "sweep" not in page
-    assert "mu[1, 1]" in page
-
-
-def test_a_report_says_why_an_average_over_draws_falls(tmp_path):
-    def model(y):
-        rate = numpyro.sample("rate", dist.Normal(0.0, 1.0))
-        numpyro.sample("y", dist.Poisson(jnp.exp(rate)).expand([3]).to_event(1), obs=y)
-
-    fit = lb.fit(model, np.array([1.0, 2.0, 0.0]), method=lb.Gaussian())
-    why = "may fall where a stage with more of them begins"
-    for elbo in ([-3.0, -2.0, -1.0], [-3.0, -1.0, -2.0]):
-        history = dataclasses.replace(fit.history, elbo=np.array(elbo), seconds=np.arange(3.0))
-        other = dataclasses.replace(fit.answer, history=history)
-        page = lb.report(dataclasses.replace(fit, answer=other), tmp_path / "report.html")
-        assert (why in page.read_text("utf-8")) == (elbo[-1] < elbo[-2])

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 import lowerbound as lb
 from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import FAINT
-from lowerbound.plot.scaling import scaled
+from lowerbound.plot.of_topics.scaling import scaled
 from lowerbound.topics.looks.divergence import divergences, means
 from lowerbound.topics.looks.quality import top_words
 from lowerbound.topics.snapshots import no_snapshots
@@ -314,7 +314,7 @@ def test_document_colours_words_by_topic(form):
 
 
 def test_document_of_many_words_is_cut(monkeypatch):
-    monkeypatch.setattr("lowerbound.plot.reading.WORDS", 10)
+    monkeypatch.setattr("lowerbound.plot.of_topics.reading.WORDS", 10)
     _, right = lb.plot.document(fitted(), np.full((1, V), 2))
     assert [t.get_text() for t in right.texts][-1] == f"and {V - 10} more"
     assert len(right.texts) == 11
@@ -326,7 +326,7 @@ def test_document_without_words():
 
 
 def test_document_reads_a_stream_up_to_it(monkeypatch):
-    monkeypatch.setattr("lowerbound.plot.reading.BATCH", 2)
+    monkeypatch.setattr("lowerbound.plot.of_topics.reading.BATCH", 2)
 
     class Chunks:
         def __iter__(self):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, empty, pyplot
-from lowerbound.plot.labels import label
+from lowerbound.plot.of_topics.labels import label
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.looks.divergence import divergences, means
 from lowerbound.topics.looks.quality import DUPLICATE, IDLE, top_words
