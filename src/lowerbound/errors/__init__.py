@@ -10,6 +10,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `unusable_data` | the data handed to a model |
 | `rows` | rows that are read a batch at a time |
 | `corpora`, `vocabularies`, `corpus_files` | documents of words |
+| `formulation` | formulas, and the columns that they name |
 | `requests` | what was asked for cannot be had |
 | `programs` | what the NumPyro program says |
 | `derivation` | log p is no function of statistics, or no certified one |
@@ -68,6 +69,17 @@ from lowerbound.errors.doubts import (
     NotIdentifiedWarning,
     TrustWarning,
     UnjudgedError,
+)
+from lowerbound.errors.formulation import (
+    ColumnKindError,
+    DroppedRowsWarning,
+    FormulaError,
+    GroupLevelsError,
+    MissingRowsError,
+    NewLevelError,
+    PriorError,
+    ResponseError,
+    UnknownColumnError,
 )
 from lowerbound.errors.programs import (
     DiscreteSiteError,
@@ -182,6 +194,16 @@ __all__ = [
     "VocabularyError",
     # corpus_files
     "CorpusFileError",
+    # formulation
+    "ColumnKindError",
+    "DroppedRowsWarning",
+    "FormulaError",
+    "GroupLevelsError",
+    "MissingRowsError",
+    "NewLevelError",
+    "PriorError",
+    "ResponseError",
+    "UnknownColumnError",
     # requests
     "AugmentationError",
     "ChosenSitesError",
