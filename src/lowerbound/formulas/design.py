@@ -84,12 +84,18 @@ class Design:
 
     def data(self, table: Any) -> dict[str, Any]:
         """The arguments of the program for new rows, by name; the response where it is there."""
-        parsed = self.parsed
+        parsed, weights = self.parsed, self.about.get("weights")
         given = set(column_names(table)) if is_table(table) else set()
         known = parsed.response_columns <= given
-        wanted = parsed.columns if known else parsed.columns - parsed.response_columns
+        # What is drawn has no weight.
+        weighed = not isinstance(weights, Columns) or set(weights.term.var_names) <= given
+        wanted = parsed.columns(known, weighed)
         frame = new_rows(table, wanted, f"The formula {parsed.text!r}")
-        found: dict[str, Any] = {n: c.new(parsed.text, frame) for n, c in self.blocks.items()}
+        found: dict[str, Any] = {
+            name: columns.new(parsed.text, frame) if weighed or columns is not weights
+            else np.ones(len(frame))
+            for name, columns in self.blocks.items()
+        }  # fmt: skip
         for smooth in self.smooths:
             found |= smooth.new(parsed.text, frame)
         unseen: dict[str, int] = {}

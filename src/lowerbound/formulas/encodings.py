@@ -6,7 +6,6 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +31,16 @@ def environment() -> Any:
     from formulae.environment import Environment
 
     functions = {name: getattr(np, name) for name in FUNCTIONS}
-    return Environment([functions | {"np": SimpleNamespace(**functions), SMOOTH: SmoothBasis}])
+    return Environment([functions | {"np": Functions(), SMOOTH: SmoothBasis}])
+
+
+class Functions:
+    """NumPy as formulas know it: functions of numbers, by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FUNCTIONS:
+            raise KeyError(f"np.{name}")
+        return getattr(np, name)
 
 
 class SmoothBasis:
@@ -74,7 +82,7 @@ def computed(formula: str, term: str) -> Iterator[None]:
     except KeyError as error:
         name = str(error).strip("'")
         remedy = f"Expected functions among {', '.join(FUNCTIONS)}, center, scale, poly, bs, C."
-        raise FormulaError.term(formula, term, f"calls '{name}'", remedy) from error
+        raise FormulaError.term(formula, term, f"calls {name}", remedy) from error
     except Exception as error:
         why = f"cannot be computed ({first_line(error)})"
         raise FormulaError.term(
@@ -224,6 +232,9 @@ def evaluated(
     if not terms:
         return []
     model = Model(*terms)
+    for term in terms:  # by itself first, so that an error names it
+        with computed(formula, term.name):
+            term.set_type(frame, namespace)
     with computed(formula, " + ".join(term.name for term in terms)):
         model.eval(frame, namespace)
     return [(term, shaped(term.data)) for term in model.common_terms]

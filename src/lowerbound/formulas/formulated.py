@@ -144,7 +144,7 @@ def formula(
     """
     kind = family_named(family)
     parsed = parse(text)
-    rows = complete_rows(data, parsed.columns, f"The formula {text!r}")
+    rows = complete_rows(data, parsed.columns(), f"The formula {text!r}")
     design = design_of(parsed, rows, kind)
     source, labels = program_text(design, priors or {})
     if rows.dropped:

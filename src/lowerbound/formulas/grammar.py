@@ -43,22 +43,18 @@ class Parsed:
     smooths: tuple[Any, ...]
     bars: tuple[Bar, ...]
 
-    @property
-    def columns(self) -> set[str]:
-        """All names in the formula, those of functions left out."""
+    def columns(self, response: bool = True, weights: bool = True) -> set[str]:
+        """All columns that the formula names; without those of the response, or of weights."""
         terms = [*self.common, *self.smooths, *(t for bar in self.bars for t in bar.terms)]
         terms += [bar.factor for bar in self.bars]
-        return _names(terms) | self.response_columns | self.weighing
+        terms += [self.response] if response else []
+        about = [t for name, t in self.about.items() if weights or name != "weights"]
+        return _names([*terms, *(t for t in about if not isinstance(t, int | float))])
 
     @property
     def response_columns(self) -> set[str]:
-        """Names in the response itself."""
+        """Columns of the response itself."""
         return _names([self.response])
-
-    @property
-    def weighing(self) -> set[str]:
-        """Names in trials and weights."""
-        return _names([t for t in self.about.values() if not isinstance(t, int | float)])
 
 
 def _names(terms: list[Any]) -> set[str]:

@@ -127,10 +127,9 @@ def _from_polars(column: Any) -> pd.Series[Any]:
     import pandas as pd
 
     values = column.to_list()
-    if str(column.dtype).startswith(("Enum", "Categorical")):
-        levels = column.cat.get_categories().to_list()
-        ordered = str(column.dtype).startswith("Enum")
-        return pd.Series(pd.Categorical(values, categories=levels, ordered=ordered))
+    if str(column.dtype).startswith("Enum"):
+        levels = list(column.dtype.categories)
+        return pd.Series(pd.Categorical(values, categories=levels, ordered=True))
     if column.dtype.is_numeric():
         return pd.Series(column.to_numpy())
     if column.dtype.is_temporal():
