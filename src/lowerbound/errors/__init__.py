@@ -11,6 +11,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `rows` | rows that are read a batch at a time |
 | `corpora`, `vocabularies`, `corpus_files` | documents of words |
 | `formulation` | formulas, and the columns that they name |
+| `invocation` | the command line |
 | `requests` | what was asked for cannot be had |
 | `programs` | what the NumPyro program says |
 | `derivation` | log p is no function of statistics, or no certified one |
@@ -81,6 +82,7 @@ from lowerbound.errors.formulation import (
     ResponseError,
     UnknownColumnError,
 )
+from lowerbound.errors.invocation import CommandError
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,
@@ -204,6 +206,8 @@ __all__ = [
     "PriorError",
     "ResponseError",
     "UnknownColumnError",
+    # invocation
+    "CommandError",
     # requests
     "AugmentationError",
     "ChosenSitesError",
