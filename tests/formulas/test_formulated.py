@@ -108,7 +108,7 @@ def test_a_saved_fit_reads_tables_too(groups: tuple[lb.Formula, lb.Fit], tmp_pat
 def test_the_text_is_what_runs(tmp_path) -> None:
     f = lb.formula("y ~ x", ROWS)
     path = f.save(tmp_path / "model.py")
-    assert path.read_text("utf-8") == str(f) == f.source
+    assert path.read_text("utf-8") == f"{f}\n" == f.source
     edited = dataclasses.replace(f, source=f.source.replace('"b_x"', '"slope"'))
     assert "slope" in edited.fit(method=lb.Laplace()).sites
     names: dict = {}

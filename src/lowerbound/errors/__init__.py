@@ -10,8 +10,8 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `unusable_data` | the data handed to a model |
 | `rows` | rows that are read a batch at a time |
 | `corpora`, `vocabularies`, `corpus_files` | documents of words |
-| `formulation` | formulas, and the columns that they name |
-| `invocation` | the command line |
+| `surface.formulation` | formulas, and the columns that they name |
+| `surface.invocation` | the command line |
 | `requests` | what was asked for cannot be had |
 | `programs` | what the NumPyro program says |
 | `derivation` | log p is no function of statistics, or no certified one |
@@ -71,18 +71,6 @@ from lowerbound.errors.doubts import (
     TrustWarning,
     UnjudgedError,
 )
-from lowerbound.errors.formulation import (
-    ColumnKindError,
-    DroppedRowsWarning,
-    FormulaError,
-    GroupLevelsError,
-    MissingRowsError,
-    NewLevelError,
-    PriorError,
-    ResponseError,
-    UnknownColumnError,
-)
-from lowerbound.errors.invocation import CommandError
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,
@@ -147,6 +135,18 @@ from lowerbound.errors.studies import (
     NotGenerativeError,
     NotRepeatableError,
 )
+from lowerbound.errors.surface.formulation import (
+    ColumnKindError,
+    DroppedRowsWarning,
+    FormulaError,
+    GroupLevelsError,
+    MissingRowsError,
+    NewLevelError,
+    PriorError,
+    ResponseError,
+    UnknownColumnError,
+)
+from lowerbound.errors.surface.invocation import CommandError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
