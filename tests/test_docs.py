@@ -1,6 +1,7 @@
 """The documentation points at things that exist, and its code runs."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import matplotlib
 import matplotlib.pyplot
 import numpy as np
 import pytest
+
+from lowerbound.cli import main
 
 # Readers get verdicts, and are warned where a page shows a fit that is off.
 pytestmark = [
@@ -64,6 +67,38 @@ def test_the_code_of_how_to_scale_runs_in_order(tmp_path, monkeypatch, capsys):
     for fit in (names["whole"], names["today"], names["fit"], names["again"]):
         found = fit.mean("mu")[np.argsort(fit.mean("mu")[:, 0])]
         np.testing.assert_allclose(found, names["means"], atol=0.2)
+
+
+def test_the_code_of_how_to_formulas_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-formulas.md", capsys)
+    fit = names["fit"]
+    # Level 250 and trend 10 between people, each within four posterior deviations.
+    assert abs(fit.mean("intercept") - 250) < 4 * fit.sd("intercept")
+    assert abs(fit.mean("b_day") - 10) < 4 * fit.sd("b_day")
+    known, unknown = names["drawn"].std(axis=0)
+    assert unknown > known
+    assert (tmp_path / "model.py").read_text("utf-8") == names["f"].source
+    assert names["less"].design.rows.dropped == 24
+
+
+def test_the_commands_of_how_to_command_line_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "how-to-command-line.md").read_text("utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    text = dict(blocks)
+    Path("model.py").write_text(text["python"])
+    Path("rows.csv").write_text(text["csv"])
+    commands = [line for language, code in blocks if language == "sh" for line in code.splitlines()]
+    assert len(commands) == 6
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "lowerbound"
+        assert main(words[1:]) == 0, command
+    assert {p.name for p in Path("run").iterdir()} == set(
+        re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
+    )
+    assert Path("groups/model.py").exists()
 
 
 def test_the_code_of_how_to_choose_runs_in_order(tmp_path, monkeypatch, capsys):

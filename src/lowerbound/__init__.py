@@ -10,6 +10,7 @@ from lowerbound.choosing.varied import Sweep, sweep
 from lowerbound.compiled import interruptible
 from lowerbound.compute.computing import computing
 from lowerbound.explaining import explain
+from lowerbound.formulas.formulated import Formula, formula
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import (
     Delta,
@@ -48,6 +49,7 @@ __all__ = [
     "Delta",
     "Details",
     "Fit",
+    "Formula",
     "Gaussian",
     "Given",
     "Integrated",
@@ -69,6 +71,7 @@ __all__ = [
     "errors",
     "explain",
     "fit",
+    "formula",
     "interruptible",
     "load",
     "plot",

@@ -33,13 +33,13 @@ def _exceptions_in(path: Path) -> set[str]:
 
 
 def test_no_error_is_defined_elsewhere():
-    modules = [path for path in FOLDER.parent.rglob("*.py") if path.parent != FOLDER]
+    modules = [path for path in FOLDER.parent.rglob("*.py") if FOLDER not in path.parents]
     assert len(modules) > 100
     assert {name for path in modules for name in _exceptions_in(path)} == SIGNALS
 
 
 def test_every_error_is_exported_once():
-    defined = {name for path in FOLDER.glob("*.py") for name in _exceptions_in(path)}
+    defined = {name for path in FOLDER.rglob("*.py") for name in _exceptions_in(path)}
     assert defined == set(CLASSES)
     assert len(errors.__all__) == len(set(errors.__all__))
 
@@ -69,7 +69,7 @@ def test_the_example_of_the_page_prints_what_it_says(capsys):
 
 
 def test_errors_stand_below_everything():
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowerbound"):
                 assert node.module.startswith("lowerbound.errors."), (path.name, node.module)

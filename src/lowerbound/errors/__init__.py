@@ -10,6 +10,8 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `unusable_data` | the data handed to a model |
 | `rows` | rows that are read a batch at a time |
 | `corpora`, `vocabularies`, `corpus_files` | documents of words |
+| `surface.formulation` | formulas, and the columns that they name |
+| `surface.invocation` | the command line |
 | `requests` | what was asked for cannot be had |
 | `programs` | what the NumPyro program says |
 | `derivation` | log p is no function of statistics, or no certified one |
@@ -133,6 +135,18 @@ from lowerbound.errors.studies import (
     NotGenerativeError,
     NotRepeatableError,
 )
+from lowerbound.errors.surface.formulation import (
+    ColumnKindError,
+    DroppedRowsWarning,
+    FormulaError,
+    GroupLevelsError,
+    MissingRowsError,
+    NewLevelError,
+    PriorError,
+    ResponseError,
+    UnknownColumnError,
+)
+from lowerbound.errors.surface.invocation import CommandError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
     DataTypeError,
@@ -182,6 +196,18 @@ __all__ = [
     "VocabularyError",
     # corpus_files
     "CorpusFileError",
+    # formulation
+    "ColumnKindError",
+    "DroppedRowsWarning",
+    "FormulaError",
+    "GroupLevelsError",
+    "MissingRowsError",
+    "NewLevelError",
+    "PriorError",
+    "ResponseError",
+    "UnknownColumnError",
+    # invocation
+    "CommandError",
     # requests
     "AugmentationError",
     "ChosenSitesError",

@@ -310,7 +310,13 @@ class Fit:
     def call_with(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the fit, with the new ones put in."""
+        """The arguments of the fit, with the new ones put in.
+
+        A program that reads tables, as those of formulas do, turns them into its own arguments.
+        """
+        reader = getattr(self.call.function, "new_arguments", None)
+        if reader is not None:
+            args, kwargs = reader(args, kwargs)
         old, old_kwargs = self.call.args, self.call.kwargs
         if old is None:
             assert self.saved is not None

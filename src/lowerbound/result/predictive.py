@@ -162,6 +162,9 @@ def row_densities(
             plain = trace_model(fit.original, *fit.call_with(args, kwargs), fit.answer.plate)
         factors = any(s.is_factor for s in plain.observed.values())
         key = jax.random.key(seed + 1)
+        if any(n not in fit.sites for n in plain.latent if n not in plain.local):
+            values = with_new_sites(fit, plain, draws, seed)
+            return np.asarray(log_mean_exp(simulated_densities(plain, values, key, draws)))
         if augment and "indicator" not in augment.values() and not (plain.local or factors):
             # Without auxiliary sites a row may have none of its own: no bound is needed then.
             values = fit.own_sites(shared_draws(fit, model, draws, seed))
@@ -193,6 +196,21 @@ def new_model(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mod
     model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.answer.plate)
     row_axes(model)  # raises where rows are not defined
     return model
+
+
+def with_new_sites(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
+    """Draws of the global sites; those that the fit does not have are drawn given the others.
+
+    Groups that only the new rows have, say: their effects come from the groups' distribution.
+    """
+    key = jax.random.key(seed)
+    values = fit.own_sites(fit.latent_draws(draws, key))
+    shared = {n: values[n] for n in model.latent if n in values and n not in model.local}
+    new = tuple(n for n in model.latent if n not in values and n not in model.local)
+    program, arguments = fit.original, model.arguments
+    return shared | predictive_draws(
+        program, arguments, shared, jax.random.fold_in(key, 1), new, draws
+    )
 
 
 def shared_draws(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:

@@ -1,0 +1,1 @@
+"""Errors of what stands on the library: formulas and the command line."""

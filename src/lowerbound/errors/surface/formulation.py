@@ -1,0 +1,175 @@
+"""Errors of formulas: their text, the columns that they name, and the response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case
+from lowerbound.errors.wording import counted, listed, quoted, short
+
+
+class FormulaError(ArgumentError):
+    """The text of a formula cannot be read, or a term of it has no meaning."""
+
+    @case
+    def syntax(cls, formula: str, said: str) -> str:
+        """The parser stops; `said` is why."""
+        return (
+            f"The formula {formula!r} cannot be read: {said}.\n"
+            'Expected one like "y ~ x + s(z) + (1 + x | g)".'
+        )
+
+    @case
+    def response(cls, formula: str, found: str) -> str:
+        """What stands before ~ is no response."""
+        return (
+            f"The formula {formula!r} has {found} where its response belongs.\n"
+            'Expected a column, or one with more about it, before "~": y, y | trials(n), '
+            "y | weights(w), p(y, n)."
+        )
+
+    @case
+    def term(cls, formula: str, term: str, why: str, remedy: str) -> str:
+        """A term cannot be computed, or means nothing here."""
+        return f"The term '{term}' of the formula {formula!r} {why}.\n{remedy}"
+
+
+class UnknownColumnError(ArgumentError):
+    """A formula, or a call of the command line, names a column that the data do not have."""
+
+    def __init__(self, column: str, known: Sequence[str], wanted: str) -> None:
+        close = get_close_matches(column, known, 1)
+        guess = f" Did you mean '{close[0]}'?" if close else ""
+        super().__init__(
+            f"{wanted} names '{column}', which is no column of the data.\n"
+            f"Expected names among {listed(known)}.{guess}"
+        )
+
+
+class ColumnKindError(ArgumentError):
+    """A column holds something else than its place in a formula needs."""
+
+    @case
+    def text(cls, column: str, row: int, value: Any, numbers: int, count: int) -> str:
+        """Numbers with text among them."""
+        return (
+            f"Column '{column}' holds text where {numbers} of {count} entries are numbers: row "
+            f"{row} is {short(value)}.\nExpected numbers, or categories. Correct the entry, read "
+            f"it as missing, or write C({column}) for a category of every value."
+        )
+
+    @case
+    def written(cls, column: str) -> str:
+        """Numbers, all of them written as text."""
+        return (
+            f"Column '{column}' holds numbers that are written as text.\nExpected numbers, or "
+            f"categories. Convert it, data['{column}'].astype(float), or write C({column}) for a "
+            "category of every value."
+        )
+
+    @case
+    def infinite(cls, column: str, row: int, value: float) -> str:
+        """An infinite value."""
+        return (
+            f"Column '{column}' is {value} in row {row}.\nExpected finite numbers. Correct the "
+            "entry, or make it missing (NaN): its row is then left out."
+        )
+
+    @case
+    def unreadable(cls, column: str, kind: str) -> str:
+        """Neither numbers nor categories."""
+        return (
+            f"Column '{column}' holds {kind}.\nExpected numbers, texts, truth values or categories."
+        )
+
+
+class ResponseError(ArgumentError):
+    """The response is of another kind than the family of the formula has."""
+
+    def __init__(self, response: str, family: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"The response '{response}' {found}.\nExpected {expected}, for family={family!r}."
+        )
+
+
+class GroupLevelsError(ArgumentError):
+    """A grouping column has one group, so that nothing varies between groups."""
+
+    def __init__(self, term: str, column: str, level: Any) -> None:
+        super().__init__(
+            f"The term '{term}' has one group: '{column}' is {short(level)} in every row.\n"
+            "Expected two groups at least. Leave the term out."
+        )
+
+
+class NewLevelError(ArgumentError):
+    """New data have a category that the data of the formula did not have."""
+
+    def __init__(self, column: str, levels: Sequence[Any], known: Sequence[Any]) -> None:
+        super().__init__(
+            f"The new data have '{column}' = {listed(levels)}, which the formula's data did not "
+            f"have.\nExpected categories among {listed(known)}: a coefficient cannot be foretold. "
+            f"A group can: (1 | {column})."
+        )
+
+
+class MissingRowsError(ArgumentError):
+    """Missing values leave no row, or are among rows that all have to be predicted."""
+
+    @case
+    def all(cls, columns: Mapping[str, int], rows: int) -> str:
+        """No row is complete."""
+        held = ", ".join(f"{name} {count}" for name, count in columns.items())
+        return (
+            f"None of {counted(rows, 'row', 'rows')} is complete: missing are {held}.\n"
+            "Expected rows in which every column of the formula has a value."
+        )
+
+    @case
+    def new(cls, column: str, row: int, count: int) -> str:
+        """A row of new data is incomplete."""
+        return (
+            f"Column '{column}' of the new data has {counted(count, 'missing value', 'missing')}"
+            f"{'' if count == 1 else ' values'}, the first in row {row}.\n"
+            "Expected a value in every row: each of them is predicted. Leave these rows out."
+        )
+
+
+class PriorError(ArgumentError):
+    """A prior of a formula is for nothing, or is no distribution that can be written down."""
+
+    @case
+    def unknown(cls, name: str, sites: Sequence[str], kinds: Sequence[str]) -> str:
+        """The formula has no site or kind of this name."""
+        return (
+            f"priors has {name!r}, which is nothing in the formula.\n"
+            f"Expected a site, {', '.join(sites)}, or a kind of site, {quoted(kinds)}."
+        )
+
+    @case
+    def law(cls, name: str, value: Any, why: str) -> str:
+        """It is no distribution with numbers."""
+        return (
+            f"priors has {name!r}: {short(value)}, {why}.\nExpected a NumPyro distribution of one "
+            "number, as a value or as its text: dist.Normal(0.0, 10.0) or 'Normal(0, 10)'."
+        )
+
+    @case
+    def correlation(cls, name: str, value: Any) -> str:
+        """A correlation has one number."""
+        return (
+            f"priors has {name!r}: {short(value)}.\nExpected the concentration of LKJCholesky, a "
+            "positive number: 1 for all correlations alike, more for small ones."
+        )
+
+
+class DroppedRowsWarning(LowerboundWarning):
+    """Rows with missing values were left out of the data of a formula."""
+
+    def __init__(self, dropped: int, rows: int, columns: Mapping[str, int]) -> None:
+        held = ", ".join(f"{name} {count}" for name, count in columns.items())
+        super().__init__(
+            f"{dropped} of {rows} rows have missing values and are left out (missing: {held})."
+        )
