@@ -9,7 +9,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.cost import products_computed
-from lowerbound.ladder.costs import work_of
+from lowerbound.ladder.costs import SUMMED_OUT, work_of
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.methods.rewriting.augmenting import augmented_problem
 from lowerbound.methods.rewriting.summed_out import summed_problem
@@ -80,8 +80,29 @@ def test_long_programs_and_more_starts_cost_more():
 
         short, long = (work(SERIES[:n], lb.Given(("sigma",))) for n in (4, 40))
         assert long.operations > 1.5 * short.operations
-        one, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 6))
-        assert six.numbers == pytest.approx(6 * one.numbers)
+        one, two, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 2, 6))
+        start = two.numbers - one.numbers  # what judges the fit is done once
+        assert six.numbers == pytest.approx(one.numbers + 5 * start)
+        assert 0.8 * one.numbers < start < one.numbers
+
+
+def test_what_judges_a_fit_is_part_of_it():
+    def mixture(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", len(y)):
+            c = numpyro.sample("c", dist.Categorical(jnp.ones(2) / 2))
+            numpyro.sample("y", dist.Normal(mu[c], 1.0), obs=y)
+
+    def only_discrete(y):
+        with numpyro.plate("rows", len(y)):
+            c = numpyro.sample("c", dist.Categorical(jnp.ones(2) / 2))
+            numpyro.sample("y", dist.Normal(jnp.array([-1.0, 1.0])[c], 1.0), obs=y)
+
+    with jax.enable_x64(True):
+        both, alone = (
+            work_of(Problem(program, (SERIES,)), lb.CAVI()) for program in (mixture, only_discrete)
+        )
+    assert both.operations > alone.operations + SUMMED_OUT
 
 
 def test_starts_of_several_kinds_take_longer_to_compile():

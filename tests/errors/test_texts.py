@@ -13,6 +13,12 @@ from lowerbound.errors.wording import counted, entry_of, first_line, listed, pri
 
 TEXTS = [
     (
+        errors.ShapeError.of_new_data("mu", "model.py:5", (4,), (3,)),
+        "Site 'mu' has shape (3,) with the new data, and (4,) in the fit   (model.py:5).\n"
+        "Expected sites that all rows share to be those of the fit. Where the model counts groups "
+        "in its data, pass their number instead, or rows of all groups.",
+    ),
+    (
         errors.UncorrectableError("gibbs", "'w' enters 'y' through tanh", "Use 'nuts'."),
         "lb.correct(fit, 'gibbs') cannot be had: 'w' enters 'y' through tanh.\nUse 'nuts'.",
     ),

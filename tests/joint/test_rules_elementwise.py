@@ -91,6 +91,7 @@ EXACT: dict[str, Row] = {
     "log one minus": row(lambda p: jnp.log(1.0 - p), p=unit(2)),
     "logit": row(lambda p: jnp.log(p) - jnp.log1p(-p), p=unit(3)),
     "logit of a ratio": row(lambda p: jnp.log(p / (1.0 - p)), p=unit(3)),
+    "exp of an equality": row(lambda z: jnp.exp((z == 1).astype(float)), z=discrete(4)),
     "exp of log": row(lambda t: jnp.exp(jnp.log(t)), t=positive(3)),
     "exp of scaled log": row(lambda t: jnp.exp(-0.5 * jnp.log(t) + 1.0), t=positive(3)),
     "exp of data plus log": row(lambda t, d: jnp.exp(d + jnp.log(t)), t=positive(3), d=data(2, 3)),

@@ -9,8 +9,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax import nn
 from numpyro.contrib.control_flow import scan
-from scipy.special import logsumexp
+from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 
 import lowerbound as lb
@@ -159,3 +160,25 @@ def test_a_latent_factor_of_a_forbidden_one():
         "Expected no -inf in what a latent site is computed with. Put numbers there before: "
         "logits = jnp.where(jnp.isinf(logits), -1e+30, logits)."
     )
+
+
+def total_of_two(y):
+    """At every total the two states exclude values of each other."""
+    p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+    with numpyro.plate("rows", len(y)):
+        i = numpyro.sample("i", dist.Bernoulli(p))
+        j = numpyro.sample("j", dist.Categorical(EVEN))
+        numpyro.sample("y", dist.Categorical(nn.one_hot(i + j, 4)), obs=y)
+
+
+def test_states_that_a_total_ties():
+    y = np.array([0, 1, 2, 2, 1, 0, 0, 3])
+    logs = [
+        betaln(1 + sum(i), 9 - sum(i)) - 8 * np.log(3.0)
+        for i in itertools.product((0, 1), repeat=8)
+        if all(0 <= total - one <= 2 for total, one in zip(y, i, strict=True))
+    ]
+    fit = lb.fit(total_of_two, y)
+    assert fit.elbo == pytest.approx(logsumexp(logs), abs=0.01)
+    draws = fit.sample(50)
+    assert np.all(draws["i"] + draws["j"] == y)

@@ -7,6 +7,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import lowerbound as lb
@@ -120,6 +122,63 @@ def test_a_grid_and_a_gaussian_do_not_mind(method):
     assert "The model inspects the values of group, kind" in str(
         lb.explain(nested, GROUP, KIND, Y, 2, method=method)
     )
+
+
+TABLE = pd.DataFrame({"group": GROUP.astype(np.int16), "y": Y}, index=range(100, 120))
+TABLES = {
+    "pandas": TABLE,
+    "polars": pl.DataFrame({"group": GROUP, "y": Y}),
+    "pyarrow": pa.table({"group": GROUP, "y": Y}),
+}
+
+
+def by_name(table):
+    group, y = (np.asarray(table[name]) for name in ("group", "y"))
+    with numpyro.plate("groups", len(set(group))):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mu[group], 1.0), obs=y)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_columns_of_a_table_by_their_names(kind):
+    fit = lb.fit(by_name, TABLES[kind])
+    assert fit.elbo == pytest.approx(lb.fit(grouped(lambda _: 4), GROUP, Y).elbo, rel=1e-9)
+    assert fit.predictive(TABLES[kind][:10], draws=3)["y"].shape == (3, 10)
+
+
+@pytest.mark.parametrize("look", ["jnp", "if", "pandas"])
+def test_new_rows_are_looked_at_as_well(look):
+    fit = lb.fit(grouped(LOOKS[look]), GROUP, Y)
+    assert fit.predictive(GROUP[::2], Y[::2], draws=3)["y"].shape == (3, 10)
+    assert fit.log_predictive(GROUP[::2], Y[::2]).shape == (10,)
+
+
+def test_new_rows_of_fewer_groups():
+    fit = lb.fit(grouped(LOOKS["set"]), GROUP, Y)
+    with pytest.raises(errors.ShapeError, match=r"shape .3,. with the new data, and .4,. in"):
+        fit.log_predictive(GROUP[:15], Y[:15])
+
+
+def test_a_table_is_as_its_author_made_it():
+    def model(table, y):
+        assert table.group.dtype == np.int16
+        assert table.index[0] == 100
+        assert y.name == "y"
+        with numpyro.plate("groups", table["group"].nunique()):
+            mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+        numpyro.sample("y", dist.Normal(mu[table.group.to_numpy()], 1.0), obs=y.to_numpy())
+
+    assert lb.fit(model, TABLE, TABLE.y).converged
+    assert lb.fit(model, TABLE, TABLE.y, method=lb.Gaussian()).converged
+
+
+def test_a_column_that_there_is_not_is_an_error_of_the_program():
+    def model(table):
+        numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Cauchy()), 1), obs=table["x"])
+
+    with pytest.raises(KeyError, match="x"):
+        lb.fit(model, TABLE)
 
 
 def test_sums_over_discrete_sites_do_not_mind():

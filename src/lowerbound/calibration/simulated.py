@@ -21,7 +21,6 @@ from lowerbound.errors.wording import first_line
 from lowerbound.model import Model
 from lowerbound.model.dependence import dependence
 from lowerbound.model.inputs.arguments import named_leaves
-from lowerbound.model.looking import seen
 from lowerbound.model.program import PriorDraw, execute
 from lowerbound.result.new_rows import Unobserved
 from lowerbound.rewrite.observing import observing
@@ -103,7 +102,7 @@ def simulated(model: Model, simulations: int, seed: int) -> Simulated:
 
 def _run(model: Model, data: Mapping[str, Any], key: Array) -> dict[str, Array]:
     """All sites of one run of the program, those that are observed drawn as well."""
-    inputs = {**data, **{name: seen(model.arguments.data[name]) for name in model.concrete}}
+    inputs = {**data, **model.arguments.seen(model.concrete)}
     args, kwargs = model.arguments.call(inputs)
     with model.sight.mode():
         messages = execute(model.function, args, kwargs, PriorDraw(key), Unobserved())

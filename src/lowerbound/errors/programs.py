@@ -117,6 +117,18 @@ class ShapeError(LowerboundError):
         )
 
     @case
+    def of_new_data(
+        cls, site: str, where: str, expected: tuple[int, ...], found: tuple[int, ...]
+    ) -> str:
+        """A site that all rows share has another shape with new data than in the fit."""
+        return (
+            f"Site '{site}' has shape {found} with the new data, and {expected} in the fit   "
+            f"({where}).\n"
+            "Expected sites that all rows share to be those of the fit. Where the model counts "
+            "groups in its data, pass their number instead, or rows of all groups."
+        )
+
+    @case
     def of_line(
         cls, where: str, source: str, site: str | None, message: str, shapes: Sequence[str]
     ) -> str:

@@ -55,7 +55,10 @@ STARTED, FIRST, SECOND = 15, 15, 8  # iterations of the starts, and over the dra
 QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
 LINE = 3000  # numbers of a quadrature on the line: panels, and rounds that place them
 KINDS = 4  # sweeps that starts of several kinds take as long to compile as
-JUDGED = 350  # operations of the log density that judges what is not exact
+# The log density that judges what is not exact: operations beside its own, and those by which
+# discrete sites are summed out of it; how often its own are compiled; draws of q it is taken at.
+JUDGED, SUMMED_OUT, COMPILED, JUDGED_AT = 300, 1500, 1, (64, 512)
+IN_ANY_CASE = 2e8  # numbers that more than the least of these draws may take
 SWEPT = 6  # numbers of a sweep for each of the program
 NODE = 60_000  # numbers that the solution of a node costs at least
 LAPACK, OUTER = 90, 8  # flops for size^3 of a node's factor, and size^2 of a draw
@@ -169,7 +172,7 @@ class _Program:
         free = [block for block in structure.blocks if block.family.free_form]
         # Starts of several kinds are a program of several times the updates of a sweep.
         compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + self.derived
-        compiled = 220 + compiled * (KINDS if starts > 1 else 1) + JUDGED * (curved or not alone)
+        compiled = 220 + compiled * (KINDS if starts > 1 else 1)
         sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
         each = SWEPT * (self.numbers + self.data) * self.states + NODE
         each += QUADRATURE * self.rows * curved
@@ -178,7 +181,20 @@ class _Program:
         bytes_held = 8.0 * 3 * starts * (self.numbers * self.states + self.data + self.size)
         compiled *= OPTIMISED if large else 1.0
         factors = LAPACK * sum(map(_cubed, structure.blocks))
-        return Work(compiled, starts * sweeps * each, starts * sweeps * factors, bytes_held)
+        work = Work(compiled, starts * sweeps * each, starts * sweeps * factors, bytes_held)
+        return self.judged(work) if curved or not alone else work
+
+    def judged(self, work: Work) -> Work:
+        """The work of a fit, and that of log p at draws of q, which says how near q is."""
+        if not self.size:
+            return work  # there is no density of discrete sites alone
+        operations = JUDGED + SUMMED_OUT * (self.states > 1) + COMPILED * self.operations
+        each = self.numbers * self.states * (1 if self.numbers > QUICK_BELOW else UNOPTIMISED)
+        fewest, most = (draws * each for draws in JUDGED_AT)
+        numbers = max(fewest, min(most, IN_ANY_CASE))
+        return replace(
+            work, operations=work.operations + operations, numbers=work.numbers + numbers
+        )
 
     def grid(self, method: Given) -> Work:
         """Scalars on a grid, and the rest at every node."""
@@ -191,11 +207,12 @@ class _Program:
         structure = derived(problem_given(self.problem, sites)).structure
         curved = any(summand.curved for summand in structure.summands)
         steps = CURVED_SWEEPS if curved else 1
-        compiled = 400 + 15 * len(structure.summands) + (650 + JUDGED) * curved + self.derived
+        compiled = 400 + 15 * len(structure.summands) + 650 * curved + self.derived
         each = NODE + QUADRATURE * self.rows * curved
         flops = nodes * steps * LAPACK * float(size) ** 3
         kept = 8.0 * 3 * nodes * float(size) ** 2
-        return Work(compiled, nodes * steps * each, flops, kept + 8.0 * 3 * self.data)
+        work = Work(compiled, nodes * steps * each, flops, kept + 8.0 * 3 * self.data)
+        return self.judged(work) if curved else work
 
     def hierarchy(self, method: Integrated) -> Work:
         """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
@@ -209,8 +226,8 @@ class _Program:
         each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
         flops = solved * steps * float(surface.pattern.dense) ** 3
         held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
-        compiled = 900.0 + 3 * self.operations + JUDGED * (not found.is_quadratic)
-        return Work(compiled, solved * each, flops, held)
+        work = Work(900.0 + 3 * self.operations, solved * each, flops, held)
+        return work if found.is_quadratic else self.judged(work)
 
     def partly(self, method: Over) -> Work:
         """A Gaussian of some sites, with sweeps over the others in every round of its steps."""

@@ -78,14 +78,10 @@ def least_sight(run: Callable[[Sight], Result], names: Sequence[str]) -> tuple[R
 
     An error that a run with all of `names` as constants raises too is the program's own.
     """
-    blind = Sight()
-    try:
-        return run(blind), blind
-    except LowerboundError:
-        raise
-    except Exception as error:  # inspection shows as any error: TypeError, AttributeError, ...
-        found = _whole(run, names, error), Sight(tuple(names), eager=True)
-    kept = tuple(names)
+    found = some_sight(run, names)
+    kept = found[1].names
+    if not kept:
+        return found
 
     def free(some: Sequence[str]) -> None:
         nonlocal found, kept
@@ -103,16 +99,25 @@ def least_sight(run: Callable[[Sight], Result], names: Sequence[str]) -> tuple[R
     return found
 
 
-def _whole(run: Callable[[Sight], Result], names: Sequence[str], first: Exception) -> Result:
+def some_sight(run: Callable[[Sight], Result], names: Sequence[str]) -> tuple[Result, Sight]:
+    """Run a program with all data traced or, failing that, with all of `names` as constants."""
+    blind, whole = Sight(), Sight(tuple(names), eager=True)
     try:
-        return run(Sight(tuple(names), eager=True))
+        return run(blind), blind
+    except LowerboundError:
+        raise
+    except Exception as error:  # inspection shows as any error: TypeError, AttributeError, ...
+        first = error
+    try:
+        return run(whole), whole
     except Exception as again:
         # Of two errors the one that speaks of the program, not of tracing, is the program's.
         raise (again if is_inspection(first) else first) from None
 
 
 def is_inspection(error: BaseException) -> bool:
-    """Whether an error is that Python needed the value of a traced array."""
+    """Whether an error is that Python needed the value of a traced array, or a table's column."""
     return isinstance(error, INSPECTION) or (
-        isinstance(error, TypeError | AttributeError | ValueError) and "Tracer" in str(error)
+        isinstance(error, TypeError | AttributeError | ValueError | IndexError)
+        and any(words in str(error) for words in ("Tracer", "string index"))
     )

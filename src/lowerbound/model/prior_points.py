@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import biject_to
+from numpyro.distributions import Distribution, biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.model.density import strip
@@ -31,14 +31,24 @@ def prior_point(
 
 def off_centre(model: Model, normal: float, data: Mapping[str, Any]) -> dict[str, Array]:
     """All latent sites at the quantile of one standard normal number."""
-    args, kwargs = model.arguments.call(model._inputs(data))
-    with model._mode():
-        messages = execute(model.function, args, kwargs, AtQuantile({}, others=normal))
+    messages = _run_at(model, normal, data)
     return {
         name: jnp.asarray(message["value"])
         for name, message in messages.items()
         if message["type"] == "sample" and not message["is_observed"]
     }
+
+
+def distribution_at(model: Model, site: str, normal: float) -> Distribution:
+    """The innermost distribution of a site, with the model's data, at such a point."""
+    found: Distribution = strip(_run_at(model, normal, model.arguments.data)[site]["fn"]).base
+    return found
+
+
+def _run_at(model: Model, normal: float, data: Mapping[str, Any]) -> dict[str, Message]:
+    args, kwargs = model.arguments.call(model._inputs(data))
+    with model._mode():
+        return execute(model.function, args, kwargs, AtQuantile({}, others=normal))
 
 
 class AtQuantile(Messenger):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from lowerbound.errors.wording import first_line
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
 from lowerbound.model.inputs.arguments import Arguments
-from lowerbound.model.looking import Sight, seen
+from lowerbound.model.looking import Sight
 from lowerbound.model.program import Inspector, Message, PriorDraw, Subsampled, execute
 from lowerbound.model.sites import Plate
 
@@ -123,7 +123,7 @@ def record(
     def program(key: jax.Array, data: list[Any]) -> list[Any]:
         inspector = Inspector()
         inspector.subsampled = subsampled
-        fixed = {name: seen(arguments.data[name]) for name in sight.names}
+        fixed = arguments.seen(sight.names)
         args, kwargs = arguments.call({**fixed, **dict(zip(names, data, strict=True))})
         with sight.mode():
             messages = execute(function, args, kwargs, inspector, PriorDraw(key))

@@ -16,7 +16,7 @@ from numpyro.infer.util import log_density
 
 from lowerbound.model.density import Density, density_of
 from lowerbound.model.inputs.arguments import Arguments
-from lowerbound.model.looking import Sight, seen
+from lowerbound.model.looking import Sight
 from lowerbound.model.program import (
     Given,
     Inspector,
@@ -246,7 +246,7 @@ class Model:
         return {site.name: site for site in self.sites if site.kind == kind}
 
     def _inputs(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {**data, **{name: seen(self.arguments.data[name]) for name in self.concrete}}
+        return {**data, **self.arguments.seen(self.concrete)}
 
     def _mode(self) -> Any:
         return self.sight.mode()

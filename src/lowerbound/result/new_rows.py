@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
+from lowerbound.model.looking import Sight, some_sight
 from lowerbound.model.program import Message
 
 LOCAL_SWEEPS = 100
@@ -272,14 +274,16 @@ def predictive_draws(
     count: int,
 ) -> dict[str, Array]:
     """Draws of the observed sites given `count` draws of latent ones, by running the program."""
-    args, kwargs = arguments.call({n: jnp.asarray(a) for n, a in arguments.data.items()})
+    data = {n: jnp.asarray(a) for n, a in arguments.data.items()}
 
-    def run(value: Mapping[str, Array], key: Array) -> dict[str, Array]:
+    def run(value: Mapping[str, Array], key: Array, sight: Sight) -> dict[str, Array]:
+        args, kwargs = arguments.call({**data, **arguments.seen(sight.names)})
         program = Unobserved(function)
         program = numpyro.handlers.substitute(program, data=dict(value))
-        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
-            *args, **kwargs
-        )
+        with sight.mode():
+            traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
+                *args, **kwargs
+            )
         out = {}
         for name, site in traced.items():
             if site["type"] != "sample" or name in value:
@@ -290,9 +294,12 @@ def predictive_draws(
                 out[name] = site["value"]
         return out
 
-    with numpyro.validation_enabled(False):
-        keys = jax.random.split(key, count)
-        draws: dict[str, Array] = jit(lambda v, k: mapped(run, v, k, what="one draw"))(
-            dict(values), keys
+    def every(sight: Sight) -> dict[str, Array]:
+        one = partial(run, sight=sight)
+        draws: dict[str, Array] = jit(lambda v, k: mapped(one, v, k, what="one draw"))(
+            dict(values), jax.random.split(key, count)
         )
         return draws
+
+    with numpyro.validation_enabled(False):
+        return some_sight(every, tuple(data))[0]

@@ -13,7 +13,7 @@ from lowerbound.ascent import State
 from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
-from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.errors import ArgumentError, NotConjugateError, ShapeError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.model import Model, trace_model
@@ -195,6 +195,10 @@ def new_model(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mod
     """The program as it was fitted, on new rows."""
     model = trace_model(fit.program, *fit.call_with(args, kwargs), fit.answer.plate)
     row_axes(model)  # raises where rows are not defined
+    for name, site in model.latent.items():
+        fitted = tuple(fit.sites[name]["shape"]) if name in fit.sites else site.shape
+        if name not in model.local and site.shape != fitted:
+            raise ShapeError.of_new_data(name, site.where, fitted, site.shape)
     return model
 
 

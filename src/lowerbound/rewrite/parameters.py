@@ -23,7 +23,7 @@ from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.inputs.arguments import split_arguments
-from lowerbound.model.looking import Sight, least_sight, seen
+from lowerbound.model.looking import Sight, least_sight
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
 from lowerbound.model.validate import describe
 from lowerbound.rewrite.signature import takes_first
@@ -164,7 +164,7 @@ def find_parameters(
             data = {n: a for n, a in arguments.data.items() if n not in sight.names}
 
             def seeing(key: jax.Array, data: Mapping[str, Any]) -> Any:
-                fixed = {name: seen(arguments.data[name]) for name in sight.names}
+                fixed = arguments.seen(sight.names)
                 with sight.mode():
                     return run(key, {**data, **fixed})
 

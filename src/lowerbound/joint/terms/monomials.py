@@ -180,8 +180,10 @@ def _plain(term: Term, value: Value) -> bool:
 def _numpy_or_jax(name: str) -> Callable[..., Array]:
     def function(*arrays: Array) -> Array:
         if all(map(is_static, arrays)):
+            # NumPy takes the log of a flag, or of a short integer, in float16.
+            wide = [a if np.issubdtype(a.dtype, np.floating) else a.astype(float) for a in arrays]
             with np.errstate(all="ignore"):
-                result: Array = getattr(np, name)(*arrays)
+                result: Array = getattr(np, name)(*wide)
             return np.asarray(result)
         jax_result: Array = getattr(jnp, name)(*arrays)
         return jax_result

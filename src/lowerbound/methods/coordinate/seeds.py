@@ -130,5 +130,7 @@ class Seeds:
 
 
 def _kept(proper: Array, new: Array, old: Array) -> Array:
+    if new.shape[: proper.ndim] != proper.shape:
+        return new  # a constant of the statistics, which all factors share
     spread = proper.reshape(proper.shape + (1,) * (new.ndim - proper.ndim))
     return jnp.where(spread, new, old.astype(new.dtype))

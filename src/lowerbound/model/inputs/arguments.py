@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +12,15 @@ import numpy as np
 from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
 
 from lowerbound.errors import ArgumentError, DataTypeError, StreamError
-from lowerbound.model.inputs.leaves import Column, is_data, is_leaf, whole_array
+from lowerbound.model.inputs.leaves import (
+    Column,
+    is_data,
+    is_leaf,
+    is_table,
+    table_like,
+    whole_array,
+)
+from lowerbound.model.looking import seen
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,8 @@ class Arguments:
     Array leaves of one or more dimensions are the data, keyed by readable argument name ("x",
     "covariates['age']"). Scalars, strings, None and lists of numbers stay as they are. `missing`
     holds, for each `numpy.ma.MaskedArray` argument with masked entries, its mask; those entries
-    are filled with a value that occurs in the array.
+    are filled with a value that occurs in the array. `tables` are the arguments that came as a
+    table: a program that looks at one finds its columns by name, as its author does.
     """
 
     data: dict[str, np.ndarray]
@@ -31,21 +40,24 @@ class Arguments:
     leaves: tuple[Any, ...] = field(default=(), repr=False)
     names: tuple[str | None, ...] = field(default=(), repr=False)
     structure: PyTreeDef | None = field(default=None, repr=False)
+    tables: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with the given, possibly traced, arrays put back."""
         return put_back(data, self.names, self.leaves, self.structure)
 
+    def seen(self, names: Iterable[str]) -> dict[str, Any]:
+        """The named data as a program that looks at them finds them, for one run of it."""
+        return {
+            name: table_like(self.tables[name], self.data[name])
+            if name in self.tables
+            else seen(self.data[name])
+            for name in names
+        }
+
     def replace(self, data: Mapping[str, np.ndarray]) -> Arguments:
         """The same call with other data arrays."""
-        return Arguments(
-            {**self.data, **data},
-            self.missing,
-            self.none,
-            self.leaves,
-            self.names,
-            self.structure,
-        )
+        return replace(self, data={**self.data, **data})
 
 
 def put_back(
@@ -69,6 +81,7 @@ def split_arguments(
     flat, structure, none = named_leaves(function, args, kwargs)
     data: dict[str, np.ndarray] = {}
     missing: dict[str, np.ndarray] = {}
+    tables: dict[str, Any] = {}
     leaves: list[Any] = []
     names: list[str | None] = []
     for name, leaf in flat:
@@ -79,9 +92,11 @@ def split_arguments(
         data[name], mask = _as_data(name, leaf)
         if mask is not None:
             missing[name] = mask
+        if is_table(leaf):
+            tables[name] = leaf
         leaves.append(None)
         names.append(name)
-    return Arguments(data, missing, none, tuple(leaves), tuple(names), structure)
+    return Arguments(data, missing, none, tuple(leaves), tuple(names), structure, tables)
 
 
 def named_leaves(

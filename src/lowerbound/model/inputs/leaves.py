@@ -103,6 +103,29 @@ def column_array(column: Any) -> np.ndarray:
     return np.asarray(column.to_numpy() if plain else column.to_numpy(zero_copy_only=False))
 
 
+def table_like(table: Any, array: np.ndarray) -> Any:
+    """A table or a column of the same library, names and types that holds these numbers."""
+    if _is_pandas(table):
+        index = table.index if len(table) == len(array) else None
+        if not is_frame(table):
+            return type(table)(array, index=index, name=table.name).astype(table.dtype)
+        frame = type(table)(array, index=index, columns=table.columns)
+        return frame.astype(dict(zip(table.columns, table.dtypes, strict=True)))
+    if not is_frame(table):
+        return _column_like(table, array)
+    columns = zip(column_names(table), table_columns(table), array.T, strict=True)
+    held = {name: _column_like(column, vector) for name, column, vector in columns}
+    return type(table).from_pydict(held) if _is_arrow(table) else type(table)(held)
+
+
+def _column_like(column: Any, vector: np.ndarray) -> Any:
+    if _is_polars(column):
+        return type(column)(column.name, vector).cast(column.dtype)
+    import pyarrow
+
+    return pyarrow.array(vector).cast(column.type)
+
+
 def _package(leaf: Any) -> str:
     return type(leaf).__module__.split(".")[0]
 
