@@ -6,6 +6,7 @@ and `result_`, the `Fit` behind them.
 
 from lowerbound.estimators.lda import LatentDirichletAllocation
 from lowerbound.estimators.lda_settings import Inference
+from lowerbound.estimators.mixtures.exponential_mixture import ExponentialFamilyMixture
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior, GaussianMixture
 from lowerbound.estimators.regressions.ard_regression import ARDRegression
 from lowerbound.estimators.regressions.linear_regression import LinearRegression
@@ -17,6 +18,7 @@ __all__ = [
     # Clusters and topics
     "GaussianMixture",
     "ComponentPrior",
+    "ExponentialFamilyMixture",
     "LatentDirichletAllocation",
     "Inference",
     # Regressions

@@ -129,10 +129,10 @@ class Programmed(Estimator):
             raise _unfitted()(type(self).__name__, wanted)
         return found
 
-    def _densities(self, *rows: np.ndarray) -> np.ndarray:
+    def _densities(self, *rows: Any) -> np.ndarray:
         """Log p(row | data) of new rows; equal numbers of rows, up to padding, compile once."""
         found = self._fitted("score_samples")
-        return found.log_predictive(*map(padded, rows))[: len(rows[0])]
+        return found.log_predictive(*map(padded, rows))[: count_of(rows[0])]
 
     def __getstate__(self) -> dict[str, Any]:
         """What was learned, as `fit.save` writes it: without the rows of the data."""
@@ -173,9 +173,16 @@ def padded(rows: Any) -> Any:
     >>> padded(np.arange(5)).tolist(), len(padded(np.zeros((9, 2))))
     ([0, 1, 2, 3, 4, 4, 4, 4], 16)
     """
+    if isinstance(rows, dict):
+        return {name: padded(part) for name, part in rows.items()}
     count = max(ROWS, 1 << (len(rows) - 1).bit_length())
     concatenate = np.ma.concatenate if np.ma.isMaskedArray(rows) else np.concatenate
     return concatenate([rows, np.repeat(rows[-1:], count - len(rows), axis=0)])
+
+
+def count_of(rows: Any) -> int:
+    """The number of rows, of an array or of several by name."""
+    return len(next(iter(rows.values())) if isinstance(rows, dict) else rows)
 
 
 def _plain(value: Any) -> Any:

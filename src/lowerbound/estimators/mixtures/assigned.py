@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.errors import SettingError
-from lowerbound.estimators.programmed import Programmed, padded
+from lowerbound.estimators.programmed import Programmed, count_of, padded
 from lowerbound.run.method import COUNT, Rule, is_count
 
 PROCESS: Final = "dirichlet_process"
@@ -54,10 +54,10 @@ class Mixture(Programmed):
         return self.predict_proba(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """q(z = k) of each row, (n, K): the update of alg:gmm-cavi, with the components as fitted."""
+        """Q(z = k) of each row, (n, K): the step of alg:gmm-cavi, with the components as fitted."""
         rows = self._rows(X)
         found = self._fitted("predict_proba").local(padded(rows))["z"]
-        return np.asarray(found.probs).reshape(-1, self._components())[: len(rows)]
+        return np.asarray(found.probs).reshape(-1, self._components())[: count_of(rows)]
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, components integrated out."""
@@ -88,6 +88,12 @@ class Mixture(Programmed):
         return len(self.weights_)
 
     # -- weights ----------------------------------------------------------------------------------
+
+    def _missing_allowed(self, X: Any, *, reset: bool) -> Any:
+        """X with its missing entries masked, where it has some."""
+        rules = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": "allow-nan"}
+        found = self._read(X, reset=reset, **rules)
+        return np.ma.masked_invalid(found) if np.isnan(found).any() else found
 
     def _check_mixture(self, *rules: Rule) -> None:
         self._check(

@@ -265,8 +265,7 @@ class GaussianMixture(Mixture):
         kind = self.covariance_type if reset else self._kind
         if kind in ("full", "tied"):
             return self._read(X, reset=reset, ensure_min_samples=2 if reset else 1)
-        rules = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": "allow-nan"}
-        return missing_as_mask(self._read(X, reset=reset, **rules))
+        return self._missing_allowed(X, reset=reset)
 
     def _drawn_rows(
         self, drawn: dict[str, np.ndarray], z: np.ndarray, random: np.random.Generator
@@ -284,8 +283,3 @@ class GaussianMixture(Mixture):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.covariance_type in ("diag", "spherical")
         return tags
-
-
-def missing_as_mask(X: np.ndarray) -> Any:
-    """A masked array where there are NaN, else the array itself."""
-    return np.ma.masked_invalid(X) if np.isnan(X).any() else X

@@ -37,9 +37,9 @@ class ARDRegression(Regressor):
 
     Settings have the names of scikit-learn's ARDRegression, which maximises the evidence over alpha
     and lambda; this one is variational, q(beta) q(alpha) q(lambda), so the two do not agree digit
-    for digit, and a column is never pruned but its q(beta_j) is narrow about zero. alpha_1, alpha_2,
-    lambda_1, lambda_2: shape and rate of the precision of the noise, alpha, and of those of the
-    coefficients, lambda. threshold_lambda: columns with a larger E[lambda_j] get coef_ = 0 exactly,
+    for digit, and a column is never pruned but its q(beta_j) is narrow about zero. alpha_1,
+    alpha_2, lambda_1, lambda_2: shape and rate of the precision of the noise, alpha, and of those
+    of the coefficients, lambda. threshold_lambda: columns with a larger E[lambda_j] get coef_ = 0 exactly,
     as there; None leaves them. tol: sweeps stop when they change the ELBO by about so many nats.
 
     Fitted: coef_, intercept_, sigma_ (covariance of the coefficients), alpha_, lambda_ (means),
@@ -124,8 +124,8 @@ class ARDRegression(Regressor):
         spread = np.einsum("nd,de,ne->n", centred, self.sigma_, centred)
         return mean, np.sqrt(spread + self._offset_variance + 1 / self.alpha_)
 
-    def score_samples(self, X: Any, y: Any) -> np.ndarray:
+    def log_predictive(self, X: Any, y: Any) -> np.ndarray:
         """The log predictive density of each y."""
-        self._fitted("score_samples")
+        self._fitted("log_predictive")
         X = self._read(X, reset=False)
         return self._densities(X - self._x, np.asarray(y, float) - self._y)

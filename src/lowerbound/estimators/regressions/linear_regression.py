@@ -23,7 +23,7 @@ DRAWS = 1000  # of the posterior with groups, for predictive sds
 
 
 def line(X: Any, y: Any = None, scale: Any = None, noise: Any = None) -> None:
-    """Tau ~ Gamma(1/2, s^2/2), beta_j ~ Normal(0, scale_j^2 / tau), y_n ~ Normal(x_n beta, 1/tau)."""
+    """Tau ~ Gamma(1/2, s^2/2), beta_j ~ Normal(0, s_j^2 / tau), y_n ~ Normal(x_n beta, 1 / tau)."""
     tau = numpyro.sample("tau", dist.Gamma(0.5, 0.5 * noise[0] ** 2))
     with numpyro.plate("columns", X.shape[1]):
         beta = numpyro.sample("beta", dist.Normal(0.0, scale[0] / jnp.sqrt(tau)))
@@ -143,9 +143,9 @@ class LinearRegression(Regressor):
         means = drawn["beta"] @ Z.T + effects[:, at]
         return np.sqrt(means.var(axis=0) + np.mean(drawn["sigma"] ** 2))
 
-    def score_samples(self, X: Any, y: Any, groups: Any = None) -> np.ndarray:
+    def log_predictive(self, X: Any, y: Any, groups: Any = None) -> np.ndarray:
         """The log predictive density of each y; with groups, of rows of groups that are known."""
-        self._fitted("score_samples")
+        self._fitted("log_predictive")
         X = self._read(X, reset=False)
         Z, residual = design(X, self._centre), np.asarray(y, float) - self._mean
         if not hasattr(self, "groups_"):
@@ -153,7 +153,7 @@ class LinearRegression(Regressor):
         index = self._index(groups, len(X))
         if index is None or (index == len(self.groups_)).any():
             raise ArgumentError(
-                "score_samples got rows without a group, or of new ones.\n"
+                "log_predictive got rows without a group, or of new ones.\n"
                 "Expected groups of rows that were fitted."
             )
         return self._densities(Z, index, residual)

@@ -43,7 +43,7 @@ class LogisticRegression(Classifier, Generalised):
 
     C: the prior variance of a coefficient, which scikit-learn's penalty of the same name is; its
     LogisticRegression gives the mode of this posterior. The intercept has a prior sd of ten, where
-    columns are at their means. Of more than two classes, each has coefficients of its own (softmax).
+    columns are at their means. Of more than two classes, each has its own coefficients (softmax).
     tol: sweeps stop when they change the ELBO by about so many nats.
 
     Fitted: classes_, coef_ (1 or classes, D) and intercept_ (posterior means), converged_, n_iter_,

@@ -82,12 +82,12 @@ class PoissonRegression(Regressor, Generalised):
 
         return float(d2_tweedie_score(y, self.predict(X), power=1))
 
-    def score_samples(self, X: Any, y: Any) -> np.ndarray:
+    def log_predictive(self, X: Any, y: Any) -> np.ndarray:
         """The log predictive probability of each count."""
         from scipy.special import gammaln
 
         y = np.asarray(y, dtype=float)[:, None]
-        predictor = self._predictor(X, "score_samples")
+        predictor = self._predictor(X, "log_predictive")
         return log_expected(lambda a: y * a - np.exp(a) - gammaln(y + 1), *predictor)
 
     def __sklearn_tags__(self) -> Any:

@@ -67,7 +67,8 @@ class Classifier(Supervised):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most]
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The logarithms of `predict_proba`."""
