@@ -114,9 +114,7 @@ class ExponentialFamilyMixture(Mixture):
                 "Expected one for each column."
             )
         kinds = [f"{n}{_count(x[:, j])}" if n == "categorical" else n for j, n in enumerate(names)]
-        self.columns_ = {
-            kind: np.flatnonzero(np.array(kinds) == kind) for kind in dict.fromkeys(kinds)
-        }
+        self.columns_ = {k: np.flatnonzero(np.array(kinds) == k) for k in dict.fromkeys(kinds)}
         rows = self._split(x)
         prior: dict[str, Any] = {"concentration": self._concentration()}
         if "gaussian" in rows:

@@ -39,8 +39,9 @@ class ARDRegression(Regressor):
     and lambda; this one is variational, q(beta) q(alpha) q(lambda), so the two do not agree digit
     for digit, and a column is never pruned but its q(beta_j) is narrow about zero. alpha_1,
     alpha_2, lambda_1, lambda_2: shape and rate of the precision of the noise, alpha, and of those
-    of the coefficients, lambda. threshold_lambda: columns with a larger E[lambda_j] get coef_ = 0 exactly,
-    as there; None leaves them. tol: sweeps stop when they change the ELBO by about so many nats.
+    of the coefficients, lambda. threshold_lambda: columns with a larger E[lambda_j] get coef_ = 0
+    exactly, as there; None leaves them. tol: sweeps stop when they change the ELBO by about so many
+    nats.
 
     Fitted: coef_, intercept_, sigma_ (covariance of the coefficients), alpha_, lambda_ (means),
     n_iter_, converged_, lower_bound_ (the ELBO), result_ (the `Fit`).

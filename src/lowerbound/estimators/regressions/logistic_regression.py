@@ -99,10 +99,9 @@ class LogisticRegression(Classifier, Generalised):
         return np.asarray(found.mean("beta"))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The mean of the linear predictor: (n,) for two classes, else (n, classes)."""
-        self._fitted("decision_function")
-        found = self._read(X, reset=False) @ self.coef_.T + self.intercept_
-        return found[:, 0] if len(self.classes_) == 2 else found
+        """The log odds of the second of two classes, else log probabilities, (n, classes)."""
+        found = self.predict_log_proba(X)
+        return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The predictive probabilities of the classes, (n, classes), averaged over q(beta)."""

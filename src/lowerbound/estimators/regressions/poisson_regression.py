@@ -32,7 +32,7 @@ class PoissonRegression(Regressor, Generalised):
 
     C: the prior variance of a coefficient. The intercept has a prior sd of ten about log(mean(y)),
     where columns are at their means. tol: sweeps stop when they change the ELBO by about so many
-    nats. y need not be whole numbers: a density is one up to a constant.
+    nats.
 
     Fitted: coef_, intercept_ (posterior means), converged_, n_iter_, lower_bound_ (the ELBO),
     result_ (the `Fit`).

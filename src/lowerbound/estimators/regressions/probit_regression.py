@@ -64,15 +64,15 @@ class ProbitRegression(Classifier, Generalised):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The mean of the linear predictor."""
-        return self._predictor(X, "decision_function")[0]
+        """Phi^-1 of the predictive probability: m / sqrt(1 + s^2), for x'beta ~ Normal(m, s^2)."""
+        mean, sd = self._predictor(X, "decision_function")
+        return mean / np.sqrt(1.0 + sd**2)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The predictive probabilities (n, 2): E[Phi(a)] = Phi(m / sqrt(1 + s^2)), exactly."""
         from scipy.special import ndtr
 
-        mean, sd = self._predictor(X, "predict_proba")
-        one = ndtr(mean / np.sqrt(1.0 + sd**2))
+        one = ndtr(self.decision_function(X))
         return np.column_stack([1.0 - one, one])
 
     def __sklearn_tags__(self) -> Any:
