@@ -173,13 +173,15 @@ def regressions(
         )
         zeros = ""
         if active is not None:
-            # Relevant: more than three posterior sds from zero.
-            spread = np.sqrt(np.diag(model.sigma_)) if len(model.sigma_) == len(active) else 0.0
-            found = abs(model.coef_) > 3 * spread if label != "scikit-learn ARD" else model.coef_ != 0
+            # Relevant: more than three posterior sds from zero. scikit-learn's has the kept ones.
+            kept = model.coef_ != 0 if len(model.sigma_) < len(active) else np.full(len(active), True)
+            found = np.zeros(len(active), bool)
+            found[kept] = abs(model.coef_[kept]) > 3 * np.sqrt(np.diag(model.sigma_))
+            exactly = int(((model.coef_ == 0) & ~active).sum())
             small = abs(model.coef_[~active]).max()
             zeros = (
                 f", {int((found == active).sum())} of {len(active)} columns right, "
-                f"largest false coefficient {small:.1e}"
+                f"{exactly} of {int((~active).sum())} zeros exact, largest false {small:.1e}"
             )
         print(f"  {label:17s} {seconds:8.2f} s, test log predictive {density:8.4f}{zeros}")
 

@@ -77,13 +77,14 @@ class Programmed(Estimator):
 
     # -- learning ---------------------------------------------------------------------------------
 
-    def _sweeps(self, size: int, restarts: int = 1) -> CAVI:
+    def _sweeps(self, size: int, restarts: int = 1, init: str = "auto") -> CAVI:
         """Coordinate ascent until a sweep changes the ELBO by about `tol` nats.
 
         Stopping is relative: the ELBO of `size` observed numbers is of that order.
         """
         tolerance = max(float(self.tol) / max(size, 1), SMALLEST if self.tol else 0.0)
-        return CAVI(restarts=int(restarts), tolerance=tolerance, max_sweeps=int(self.max_iter))
+        most = int(self.max_iter)
+        return CAVI(restarts=int(restarts), tolerance=tolerance, max_sweeps=most, init=init)
 
     def _learn(
         self, program: Callable[..., Any], *args: Any, method: Any = "auto", **kwargs: Any

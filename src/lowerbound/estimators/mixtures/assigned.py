@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 
 from lowerbound.errors import SettingError
 from lowerbound.estimators.programmed import Programmed, count_of, padded
+from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.run.method import COUNT, Rule, is_count
 
 PROCESS: Final = "dirichlet_process"
@@ -88,6 +89,11 @@ class Mixture(Programmed):
         return len(self.weights_)
 
     # -- weights ----------------------------------------------------------------------------------
+
+    def _climb(self, x: Any) -> CAVI:
+        """Sweeps from k-means++ where rows are whole."""
+        init = "auto" if np.ma.isMaskedArray(x) else "k-means++"
+        return self._sweeps(x.size, self.n_init, init)
 
     def _missing_allowed(self, X: Any, *, reset: bool) -> Any:
         """X with its missing entries masked, where it has some."""

@@ -128,7 +128,7 @@ class ExponentialFamilyMixture(Mixture):
             prior,
             K=int(self.n_components),
             process=self._process(),
-            method=self._sweeps(x.size, self.n_init),
+            method=self._climb(x),
         )
         return self._describe()
 

@@ -239,7 +239,7 @@ class GaussianMixture(Mixture):
             {**prior, "concentration": self._concentration()},
             K=int(self.n_components),
             process=self._process(),
-            method=self._sweeps(x.size, self.n_init),
+            method=self._climb(x),
         )
         self._kind = self.covariance_type
         return self._describe()
