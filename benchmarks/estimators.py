@@ -1,6 +1,6 @@
 """GaussianMixture and ARDRegression against scikit-learn's, in the same run: processor seconds.
 
-    python -m benchmarks.estimators [--rows 10000] [--largest 1000000] [--only mixture]
+python -m benchmarks.estimators [--rows 10000] [--largest 1000000] [--only mixture]
 """
 
 from __future__ import annotations
@@ -168,13 +168,13 @@ def regressions(
     ):
         seconds, model = worked(lambda model=model: model.fit(X, y))
         mean, sd = model.predict(X_test, return_std=True)
-        density = np.mean(
-            -0.5 * ((y_test - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
-        )
+        density = np.mean(-0.5 * ((y_test - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
         zeros = ""
         if active is not None:
             # Relevant: more than three posterior sds from zero. scikit-learn's has the kept ones.
-            kept = model.coef_ != 0 if len(model.sigma_) < len(active) else np.full(len(active), True)
+            kept = (
+                model.coef_ != 0 if len(model.sigma_) < len(active) else np.full(len(active), True)
+            )
             found = np.zeros(len(active), bool)
             found[kept] = abs(model.coef_[kept]) > 3 * np.sqrt(np.diag(model.sigma_))
             exactly = int(((model.coef_ == 0) & ~active).sum())

@@ -12,7 +12,7 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.linear_model import ARDRegression as TheirARD
 from sklearn.linear_model import LogisticRegression as TheirLogistic
 
-from lowerbound.errors import ArgumentError, SupportError, SettingError
+from lowerbound.errors import ArgumentError, SettingError, SupportError
 from lowerbound.estimators import (
     ARDRegression,
     LinearRegression,

@@ -6,6 +6,7 @@ and `result_`, the `Fit` behind them.
 
 from lowerbound.estimators.lda import LatentDirichletAllocation
 from lowerbound.estimators.lda_settings import Inference
+from lowerbound.estimators.matrix_factorization import MatrixFactorization
 from lowerbound.estimators.mixtures.exponential_mixture import ExponentialFamilyMixture
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior, GaussianMixture
 from lowerbound.estimators.regressions.ard_regression import ARDRegression
@@ -21,6 +22,8 @@ __all__ = [
     "ExponentialFamilyMixture",
     "LatentDirichletAllocation",
     "Inference",
+    # Factors
+    "MatrixFactorization",
     # Regressions
     "ARDRegression",
     "LinearRegression",

@@ -51,6 +51,12 @@ class Programmed(Estimator):
 
         return validate_data(self, X, reset=reset, **{"dtype": np.float64, **rules})
 
+    def _missing_allowed(self, X: Any, *, reset: bool) -> Any:
+        """X with its missing entries masked, where it has some."""
+        rules = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": "allow-nan"}
+        found = self._read(X, reset=reset, **rules)
+        return np.ma.masked_invalid(found) if np.isnan(found).any() else found
+
     def _check(self, *rules: Rule) -> None:
         """Raise for the first setting that is not valid; those of every estimator come first."""
         shared: tuple[Rule, ...] = (

@@ -95,12 +95,6 @@ class Mixture(Programmed):
         init = "auto" if np.ma.isMaskedArray(x) else "k-means++"
         return self._sweeps(x.size, self.n_init, init)
 
-    def _missing_allowed(self, X: Any, *, reset: bool) -> Any:
-        """X with its missing entries masked, where it has some."""
-        rules = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": "allow-nan"}
-        found = self._read(X, reset=reset, **rules)
-        return np.ma.masked_invalid(found) if np.isnan(found).any() else found
-
     def _check_mixture(self, *rules: Rule) -> None:
         self._check(
             ("n_components", is_count(self.n_components), COUNT),

@@ -130,9 +130,10 @@ class LinearRegression(Regressor):
         if hasattr(self, "groups_"):
             return mean, self._spread(Z, index)
         beta, tau = found.posterior["beta"], found.posterior["tau"]
+        # beta is Student with 2 a degrees of freedom, and its matrix is that of scales.
+        a = float(tau.concentration)
         spread = np.einsum("nd,de,ne->n", Z, np.asarray(beta.covariance_matrix), Z)
-        noise = tau.rate / np.maximum(tau.concentration - 1, 1e-3)
-        return mean, np.sqrt(spread + np.asarray(noise))
+        return mean, np.sqrt((a * spread + float(tau.rate)) / max(a - 1.0, 1e-3))
 
     def _spread(self, Z: np.ndarray, index: np.ndarray | None) -> np.ndarray:
         """Predictive sds with groups, from draws; a new group has an effect of its own."""
