@@ -16,7 +16,7 @@ import numpy as np
 import lowerbound as lb
 from benchmarks import images
 from benchmarks.timing import verdict
-from lowerbound.estimators import ARDRegression, ComponentPrior, GaussianMixture
+from lowerbound.estimators import ARDRegression, GaussianMixture
 
 HELD_OUT = 2000
 
@@ -83,11 +83,10 @@ def image_speed(rows: int, repetitions: int = 3) -> None:
     x, _ = images.load(rows)
     for precision, faster in (("float64", 1.5), ("float32", 5.0)):
         data = x.astype(precision)
-        prior = ComponentPrior(mean_weight=1.0)
 
-        def own(count: int) -> float:
+        def own(count: int, precision: str = precision) -> float:
             with lb.computing(precision=precision, verdicts=False):
-                model = ours(30, "diag", max_iter=count, tol=0.0, prior=prior)
+                model = ours(30, "diag", max_iter=count, tol=0.0)
                 return worked(lambda: model.fit(x))[0]
 
         def other(count: int, data: np.ndarray = data) -> float:
@@ -172,9 +171,8 @@ def regressions(
         zeros = ""
         if active is not None:
             # Relevant: more than three posterior sds from zero. scikit-learn's has the kept ones.
-            kept = (
-                model.coef_ != 0 if len(model.sigma_) < len(active) else np.full(len(active), True)
-            )
+            whole = len(model.sigma_) == len(active)
+            kept = np.full(len(active), True) if whole else model.coef_ != 0
             found = np.zeros(len(active), bool)
             found[kept] = abs(model.coef_[kept]) > 3 * np.sqrt(np.diag(model.sigma_))
             exactly = int(((model.coef_ == 0) & ~active).sum())

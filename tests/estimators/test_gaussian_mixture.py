@@ -30,10 +30,10 @@ def clusters(seed: int = 0, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
 X, Z = clusters()
 
 
-MORE = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("tied", "spherical")]
+MORE = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("full", "tied", "spherical")]
 
 
-@pytest.fixture(scope="module", params=["full", "diag", *MORE])
+@pytest.fixture(scope="module", params=["diag", *MORE])
 def fitted(request) -> GaussianMixture:
     return GaussianMixture(3, covariance_type=request.param, n_init=3).fit(X)
 
@@ -97,7 +97,7 @@ def test_draws_have_the_moments_of_the_predictive(fitted, seed):
         assert (abs(inside.mean(axis=0) - fitted.means_[k]) < error + 0.3 / np.sqrt(20)).all()
 
 
-@pytest.mark.parametrize("kind", ["full", "diag"])
+@pytest.mark.parametrize("kind", ["diag", pytest.param("full", marks=pytest.mark.slow)])
 def test_the_predictive_density_integrates_to_one(kind):
     x = np.concatenate([clusters()[0][:20, :1], clusters()[0][20:40, :1] + 9])
     model = GaussianMixture(2, covariance_type=kind, n_init=2).fit(x)
@@ -106,6 +106,7 @@ def test_the_predictive_density_integrates_to_one(kind):
     assert mass == pytest.approx(1.0, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_weights_of_both_kinds_empty_what_is_not_needed():
     for kind in ("dirichlet_process", "dirichlet_distribution"):
         model = GaussianMixture(
@@ -124,7 +125,7 @@ def test_translation_and_scale_change_nothing_else():
     assert there.lower_bound_ == pytest.approx(here.lower_bound_ - X.size * np.log(10), rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["diag", "spherical"])
+@pytest.mark.parametrize("kind", ["diag", pytest.param("spherical", marks=pytest.mark.slow)])
 def test_missing_entries_are_left_out(kind):
     holes = X.copy()
     holes[np.arange(0, 60, 7), np.arange(0, 60, 7) % 2] = np.nan
@@ -141,6 +142,7 @@ def test_missing_entries_of_correlated_columns_are_refused():
         GaussianMixture(3).fit(holes)
 
 
+@pytest.mark.slow
 def test_parts_come_to_what_a_fit_comes_to():
     """The posterior of the first half is the prior of the second."""
     model = GaussianMixture(3, covariance_type="diag", n_init=3)

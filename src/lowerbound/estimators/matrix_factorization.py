@@ -109,8 +109,10 @@ class MatrixFactorization(Programmed):
             # A row of average factors has the mean of the counts.
             prior = {"rate": np.full((1, 1), SPARSE * K / max(float(x.mean()), 1e-3))}
         method: Any = self._sweeps(x.size, self.n_init)
-        if self._likelihood == "poisson":  # each count is allocated to the factors
-            method = Augmented({"x": "indicator"}, method)
+        if self._likelihood == "poisson":
+            # Each count is allocated to the factors, which have to differ at the start.
+            sweeps = self._sweeps(x.size, self.n_init, "random")
+            method = Augmented({"x": "indicator"}, sweeps)
         found = self._learn(PROGRAMS[self._likelihood], x, prior, K=K, method=method)
         if self._likelihood == "gaussian":
             self.components_ = np.asarray(found.mean("W")).T
