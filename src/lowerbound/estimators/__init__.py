@@ -6,5 +6,28 @@ and `result_`, the `Fit` behind them.
 
 from lowerbound.estimators.lda import LatentDirichletAllocation
 from lowerbound.estimators.lda_settings import Inference
+from lowerbound.estimators.matrix_factorization import MatrixFactorization
+from lowerbound.estimators.mixtures.exponential_mixture import ExponentialFamilyMixture
+from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior, GaussianMixture
+from lowerbound.estimators.regressions.ard_regression import ARDRegression
+from lowerbound.estimators.regressions.linear_regression import LinearRegression
+from lowerbound.estimators.regressions.logistic_regression import LogisticRegression
+from lowerbound.estimators.regressions.poisson_regression import PoissonRegression
+from lowerbound.estimators.regressions.probit_regression import ProbitRegression
 
-__all__ = ["Inference", "LatentDirichletAllocation"]
+__all__ = [
+    # Clusters and topics
+    "GaussianMixture",
+    "ComponentPrior",
+    "ExponentialFamilyMixture",
+    "LatentDirichletAllocation",
+    "Inference",
+    # Factors
+    "MatrixFactorization",
+    # Regressions
+    "ARDRegression",
+    "LinearRegression",
+    "LogisticRegression",
+    "ProbitRegression",
+    "PoissonRegression",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.ascent import State
 from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
@@ -61,13 +60,18 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         if not isinstance(family, MeanField):
             return Posterior(Q(Averaged(own), _by_draws(fit, rows, data)), sites)
         means = _global_means(fit, family, rows)
+        solve = rows.engine.compiled.setdefault("local factors", jit(_solver(rows)))
+        return Posterior(Q(own, solve(data, means)), sites)
 
-        @jit
-        def solve(data: Values) -> State:
-            arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
-            return rows.solve(arrays, means)
 
-        return Posterior(Q(own, solve(data).naturals), sites)
+def _solver(rows: Rows) -> Callable[[Values, Any], Any]:
+    """The natural parameters of the rows' factors, from data and means of the global factors."""
+
+    def solve(data: Values, means: Any) -> Any:
+        arrays = tuple(rows.engine.cast(a) for a in rows.engine.joint.compress(data))
+        return rows.solve(arrays, means).naturals
+
+    return solve
 
 
 def _summed(q: Q, family: Summed, model: Any, sites: tuple[str, ...]) -> Posterior:
