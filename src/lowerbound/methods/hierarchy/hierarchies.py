@@ -9,6 +9,7 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtri
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
@@ -20,6 +21,7 @@ from lowerbound.errors import (
     PoorIntegralError,
     UnknownSiteError,
 )
+from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
@@ -42,6 +44,7 @@ HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, a
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
+SPREAD = 5  # starts besides the first, from which other summits are looked for
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -97,18 +100,24 @@ class Hierarchy(Walking[Found]):
         one = self.predictors
         if one.is_fixed:
             return 0
-        return CLOSER if one.dimension > 1 and one.count + one.size <= CHEAP else MOVING
+        return CLOSER if one.dimension > 1 and self._is_cheap else MOVING
+
+    @property
+    def _is_cheap(self) -> bool:
+        """Whether a solve costs next to nothing."""
+        return self.predictors.count + self.predictors.size <= CHEAP
 
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""
         last: Integral | None = None
-        points, fewest, start = self.method.points, self._fewest, self._start()
+        points, fewest = self.method.points, self._fewest
+        start, *others = self._starts()
         if not self.surface.pattern.is_exact:
             try:
                 self._check(self.surface(start, (), False), HOPELESS)
             except IllConditionedError as error:
                 raise self._poor(error) from error
-        rounds = integrate(self.surface, start, points=points, fewest=fewest)
+        rounds = integrate(self.surface, start, points=points, fewest=fewest, others=others)
         while True:
             try:
                 progress = next(rounds)
@@ -175,19 +184,29 @@ class Hierarchy(Walking[Found]):
         reason = allowance().reason if allowance().over else str(integral)
         return Stop(False, reason, remedy)
 
-    def _start(self) -> np.ndarray:
-        """Theta at the medians of its priors."""
+    def _starts(self) -> list[np.ndarray]:
+        """Theta at the medians of its priors, and spread over these where solves are cheap."""
         coordinates, data = self.predictors.coordinates, self.problem.model.arguments.data
+        count = 1 + (SPREAD if self._is_cheap else 0)
+        normal = np.zeros((1 + SPREAD, coordinates.size))
+        begin = 0
+        places = ndtri(low_discrepancy(8, self.predictors.dimension, 4)[:SPREAD])
+        for name in self.predictors.theta:
+            own = coordinates.part(name)
+            normal[1:, own] = places[:, begin : begin + own.stop - own.start]
+            begin += own.stop - own.start
 
-        def median(data: dict[str, jax.Array]) -> jax.Array:
-            return coordinates.prior(jnp.zeros(coordinates.size), data)
+        def spread(normal: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
+            return jax.vmap(lambda one: coordinates.prior(one, data))(normal)
 
         compiled = self.predictors.compiled
-        if "median" not in compiled:
-            compiled["median"] = quickly(median)
-        vector = np.asarray(compiled["median"](dict(data)))
-        start = np.concatenate([vector[coordinates.part(n)] for n in self.predictors.theta])
-        return np.where(np.isfinite(start), start, 0.0)
+        if "spread" not in compiled:
+            compiled["spread"] = quickly(spread)
+        vectors = np.asarray(compiled["spread"](jnp.asarray(normal), dict(data)))[:count]
+        parts = [vectors[:, coordinates.part(n)] for n in self.predictors.theta]
+        starts = np.concatenate(parts, axis=1)
+        starts[0] = np.where(np.isfinite(starts[0]), starts[0], 0.0)
+        return [start for start in starts if np.isfinite(start).all()]
 
     def _plan(self) -> Plan:
         one, model = self.predictors, self.problem.model
