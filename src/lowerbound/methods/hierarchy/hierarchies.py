@@ -30,6 +30,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
+from lowerbound.methods.hierarchy.remainders import with_remainders
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
@@ -72,10 +73,11 @@ def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where an integration stands."""
+    """Where an integration stands. bound: of the integral as it was before it was corrected."""
 
     surface: GivenHyperparameters
     integral: Integral
+    bound: float | None = None
 
 
 class Hierarchy(Walking[Found]):
@@ -139,7 +141,10 @@ class Hierarchy(Walking[Found]):
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
         if not (integral.enough or integral.error < FAR or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
-        yield Standing(Found(self.surface, integral), integral.log_evidence, self._stop(integral))
+        bound, stop = integral.log_evidence, self._stop(integral)
+        if self._is_cheap:
+            integral = with_remainders(self.surface, integral)
+        yield Standing(Found(self.surface, integral, bound), bound, stop)
 
     def _poor(self, error: LowerboundError) -> PoorIntegralError:
         return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))
@@ -157,7 +162,7 @@ class Hierarchy(Walking[Found]):
     def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the points."""
         integral, one = place.integral, self.predictors
-        elbo = integral.log_evidence
+        elbo = integral.log_evidence if place.bound is None else place.bound
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         surface = place.surface
@@ -166,6 +171,12 @@ class Hierarchy(Walking[Found]):
         )
         exact = stop.converged and one.is_quadratic
         notes: tuple[str, ...] = ()
+        if integral.log_evidence != elbo:
+            notes = (
+                f"Given {', '.join(one.theta)} the others are not quite Gaussian: means, sds and "
+                "the density of these are corrected for it. The log evidence is about "
+                f"{integral.log_evidence:.2f}.",
+            )
         if not surface.pattern.is_exact:
             best = max(integral.solved, key=lambda solved: solved.value)
             off = 0.5 * surface.variance_error(best)
