@@ -139,3 +139,27 @@ def half_cauchy(k):
         np.zeros(k),
         np.full(k, math.pi / 2),
     )
+
+
+def two_summits(one, other, widths, share, seed=0):
+    """Two normal laws far from each other, the second with a share of the mass."""
+    rng, k = np.random.default_rng(seed), len(one)
+    means, parts, spreads = np.array([one, other], float), [], []
+    for mean, width, mass in zip(means, widths, (1 - share, share), strict=True):
+        root = rng.standard_normal((k, k))
+        spread = width**2 * (root @ root.T / k + np.eye(k)) / 2
+        parts.append((stats.multivariate_normal(mean, spread), math.log(mass)))
+        spreads.append(spread)
+    shares = np.array([1 - share, share])
+    mean = shares @ means
+    spread = sum(
+        p * (s + np.outer(m - mean, m - mean))
+        for p, s, m in zip(shares, spreads, means, strict=True)
+    )
+    return Known(
+        lambda t: special.logsumexp([law.logpdf(t) + mass for law, mass in parts]),
+        means[0] + 0.3,
+        0.0,
+        mean,
+        np.sqrt(np.diag(spread)),
+    )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lowerbound.errors import NoFiniteStartError
+from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.integration import integrate
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.methods.hierarchy.uphill import Evaluated
@@ -133,3 +134,46 @@ def test_values_that_are_no_numbers_are_stepped_back_from():
 
     found = ended(integrate(surface, known.start))
     assert math.isfinite(found.log_evidence)
+
+
+APART = {
+    "a line": surfaces.two_summits([0], [6], (1.0, 0.7), 0.3),
+    "far on a line": surfaces.two_summits([0], [10], (0.5, 1.0), 0.6),
+    "two": surfaces.two_summits([0, 0], [5, -4], (0.8, 0.6), 0.4),
+    "two, one of them slight": surfaces.two_summits([0, 0], [7, 3], (0.5, 1.2), 0.1),
+    "three": surfaces.two_summits([0, 0, 0], [5, -4, 1], (0.8, 0.6), 0.4),
+    "four": surfaces.two_summits([0, 0, 0, 0], [4, -4, 1, 0], (0.7, 0.7), 0.5),
+}
+
+
+def _spread(known):
+    places = low_discrepancy(5, len(known.start), 4)
+    return known.mean + 6.0 * (places - 0.5)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_another_summit_is_found_and_counts_by_its_mass(name):
+    known = APART[name]
+    found = ended(integrate(known.surface, known.start, others=_spread(known)))
+    assert found.enough
+    assert found.log_evidence == pytest.approx(known.log_integral, abs=0.05)
+    assert abs((found.smoothed.mean - known.mean) / known.sd).max() < 0.03
+    sds = np.sqrt(np.diag(found.smoothed.covariance))
+    assert abs(sds / known.sd - 1).max() < 0.03
+
+
+def test_two_summits_are_kept_in_arrays():
+    known = APART["two"]
+    found = ended(integrate(known.surface, known.start, others=_spread(known))).smoothed
+    again = Smoothed.of(found.arrays())
+    t = known.mean + known.sd * np.random.default_rng(0).uniform(-1.5, 1.5, (20, 2))
+    assert np.allclose(again.log_prob(t), found.log_prob(t), rtol=1e-12)
+
+
+def test_one_summit_is_not_taken_for_two():
+    known = surfaces.logarithms(1.5, 4.0)
+    plain = ended(integrate(known.surface, known.start))
+    starts = [np.array([-2.0, 0.0]), np.array([2.0, 3.0]), np.array([0.0, -3.0])]
+    found = ended(integrate(known.surface, known.start, others=starts))
+    assert not found.smoothed.surrogate.frame.beside
+    assert found.log_evidence == pytest.approx(plain.log_evidence, abs=0.01)

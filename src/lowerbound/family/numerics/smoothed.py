@@ -144,11 +144,7 @@ class Smoothed:
             "low": table.low,
             "step": table.step,
             "log_density": table.log_density,
-            "frame_centre": smooth.frame.centre,
-            "frame_axes": smooth.frame.axes,
-            "frame_widths": smooth.frame.widths,
-            "frame_skewness": smooth.frame.skewness,
-            "frame_tails": smooth.frame.tails,
+            **_frame_arrays(smooth.frame),
             "known": smooth.points,
             "coefficients": smooth.coefficients,
             "lengths": smooth.lengths,
@@ -163,10 +159,8 @@ class Smoothed:
         """From the arrays."""
         own = {name: np.asarray(value) for name, value in arrays.items()}
         table = Tabulated(own["low"], own["step"], own["log_density"])
-        names = "centre", "axes", "widths", "skewness", "tails"
-        frame = Frame(*(own[f"frame_{name}"] for name in names))
         surrogate = Surrogate(
-            frame,
+            _frame_of(own),
             own["known"],
             own["coefficients"],
             own["lengths"],
@@ -176,6 +170,30 @@ class Smoothed:
         )
         placed = Placed(own["centre"], own["axes"], table)
         return cls(placed, surrogate, float(own["ceiling"]))
+
+
+FRAME = "centre", "axes", "widths", "skewness", "tails"
+
+
+def _frame_arrays(frame: Frame) -> dict[str, np.ndarray]:
+    """The arrays of a frame, and of those beside it, each with a leading axis."""
+    found = {f"frame_{name}": getattr(frame, name) for name in FRAME}
+    if not frame.beside:
+        return found
+    found["beside_lower"] = np.array([lower for lower, _ in frame.beside])
+    for name in FRAME:
+        found[f"beside_{name}"] = np.stack([getattr(one, name) for _, one in frame.beside])
+    return found
+
+
+def _frame_of(arrays: Mapping[str, np.ndarray]) -> Frame:
+    """The frame of some arrays."""
+    lower = arrays.get("beside_lower", np.zeros(0))
+    beside = tuple(
+        (float(gap), Frame(*(arrays[f"beside_{name}"][number] for name in FRAME)))
+        for number, gap in enumerate(lower)
+    )
+    return Frame(*(arrays[f"frame_{name}"] for name in FRAME), beside)
 
 
 @lru_cache(maxsize=32)

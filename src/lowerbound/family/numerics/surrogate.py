@@ -25,7 +25,8 @@ class Frame:
     """Coordinates s of t = centre + axes s, and the fall of a skewed curve along each of them.
 
     widths, skewness, tails: (k,). Where a tail is 0, the fall is that of the logarithm of a Gamma
-    law, as logarithms of scales have it; elsewhere it becomes linear on both sides.
+    law, as logarithms of scales have it; elsewhere it becomes linear on both sides. beside: frames
+    of other summits, each with how many nats it is lower.
     """
 
     centre: np.ndarray
@@ -33,6 +34,7 @@ class Frame:
     widths: np.ndarray
     skewness: np.ndarray
     tails: np.ndarray
+    beside: tuple[tuple[float, Frame], ...] = ()
 
     def inward(self, t: np.ndarray) -> np.ndarray:
         """The s of the rows of t."""
@@ -40,11 +42,14 @@ class Frame:
         return solved
 
     def fall(self, s: np.ndarray) -> np.ndarray:
-        """The sum over the axes of their falls, at the rows of s."""
+        """The sum over the axes of their falls, at the rows of s; from the nearest summit."""
         place = s / self.widths
         light = skewed_fall(place, self.skewness)
         heavy = linear_fall(place, self.skewness, np.where(self.tails > 0, self.tails, 1.0))
         total: np.ndarray = np.where(self.tails > 0, heavy, light).sum(axis=1)
+        for lower, other in self.beside:
+            there = other.inward(self.centre + s @ self.axes.T)
+            total = -np.logaddexp(-total, -lower - other.fall(there))
         return total
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtri
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
@@ -20,6 +21,7 @@ from lowerbound.errors import (
     PoorIntegralError,
     UnknownSiteError,
 )
+from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
@@ -28,6 +30,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
+from lowerbound.methods.hierarchy.remainders import with_remainders
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
@@ -42,6 +45,7 @@ HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, a
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
+SPREAD = 5  # starts besides the first, from which other summits are looked for
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -69,10 +73,11 @@ def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Where an integration stands."""
+    """Where an integration stands. bound: of the integral as it was before it was corrected."""
 
     surface: GivenHyperparameters
     integral: Integral
+    bound: float | None = None
 
 
 class Hierarchy(Walking[Found]):
@@ -97,18 +102,24 @@ class Hierarchy(Walking[Found]):
         one = self.predictors
         if one.is_fixed:
             return 0
-        return CLOSER if one.dimension > 1 and one.count + one.size <= CHEAP else MOVING
+        return CLOSER if one.dimension > 1 and self._is_cheap else MOVING
+
+    @property
+    def _is_cheap(self) -> bool:
+        """Whether a solve costs next to nothing."""
+        return self.predictors.count + self.predictors.size <= CHEAP
 
     def walk(self) -> Iterator[Standing[Found]]:
         """Rounds of points, until they say the same."""
         last: Integral | None = None
-        points, fewest, start = self.method.points, self._fewest, self._start()
+        points, fewest = self.method.points, self._fewest
+        start, *others = self._starts()
         if not self.surface.pattern.is_exact:
             try:
                 self._check(self.surface(start, (), False), HOPELESS)
             except IllConditionedError as error:
                 raise self._poor(error) from error
-        rounds = integrate(self.surface, start, points=points, fewest=fewest)
+        rounds = integrate(self.surface, start, points=points, fewest=fewest, others=others)
         while True:
             try:
                 progress = next(rounds)
@@ -130,7 +141,10 @@ class Hierarchy(Walking[Found]):
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
         if not (integral.enough or integral.error < FAR or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
-        yield Standing(Found(self.surface, integral), integral.log_evidence, self._stop(integral))
+        bound, stop = integral.log_evidence, self._stop(integral)
+        if self._is_cheap:
+            integral = with_remainders(self.surface, integral)
+        yield Standing(Found(self.surface, integral, bound), bound, stop)
 
     def _poor(self, error: LowerboundError) -> PoorIntegralError:
         return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))
@@ -148,7 +162,7 @@ class Hierarchy(Walking[Found]):
     def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the points."""
         integral, one = place.integral, self.predictors
-        elbo = integral.log_evidence
+        elbo = integral.log_evidence if place.bound is None else place.bound
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         surface = place.surface
@@ -157,6 +171,12 @@ class Hierarchy(Walking[Found]):
         )
         exact = stop.converged and one.is_quadratic
         notes: tuple[str, ...] = ()
+        if integral.log_evidence != elbo:
+            notes = (
+                f"Given {', '.join(one.theta)} the others are not quite Gaussian: means, sds and "
+                "the density of these are corrected for it. The log evidence is about "
+                f"{integral.log_evidence:.2f}.",
+            )
         if not surface.pattern.is_exact:
             best = max(integral.solved, key=lambda solved: solved.value)
             off = 0.5 * surface.variance_error(best)
@@ -175,19 +195,29 @@ class Hierarchy(Walking[Found]):
         reason = allowance().reason if allowance().over else str(integral)
         return Stop(False, reason, remedy)
 
-    def _start(self) -> np.ndarray:
-        """Theta at the medians of its priors."""
+    def _starts(self) -> list[np.ndarray]:
+        """Theta at the medians of its priors, and spread over these where solves are cheap."""
         coordinates, data = self.predictors.coordinates, self.problem.model.arguments.data
+        count = 1 + (SPREAD if self._is_cheap else 0)
+        normal = np.zeros((1 + SPREAD, coordinates.size))
+        begin = 0
+        places = ndtri(low_discrepancy(8, self.predictors.dimension, 4)[:SPREAD])
+        for name in self.predictors.theta:
+            own = coordinates.part(name)
+            normal[1:, own] = places[:, begin : begin + own.stop - own.start]
+            begin += own.stop - own.start
 
-        def median(data: dict[str, jax.Array]) -> jax.Array:
-            return coordinates.prior(jnp.zeros(coordinates.size), data)
+        def spread(normal: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
+            return jax.vmap(lambda one: coordinates.prior(one, data))(normal)
 
         compiled = self.predictors.compiled
-        if "median" not in compiled:
-            compiled["median"] = quickly(median)
-        vector = np.asarray(compiled["median"](dict(data)))
-        start = np.concatenate([vector[coordinates.part(n)] for n in self.predictors.theta])
-        return np.where(np.isfinite(start), start, 0.0)
+        if "spread" not in compiled:
+            compiled["spread"] = quickly(spread)
+        vectors = np.asarray(compiled["spread"](jnp.asarray(normal), dict(data)))[:count]
+        parts = [vectors[:, coordinates.part(n)] for n in self.predictors.theta]
+        starts = np.concatenate(parts, axis=1)
+        starts[0] = np.where(np.isfinite(starts[0]), starts[0], 0.0)
+        return [start for start in starts if np.isfinite(start).all()]
 
     def _plan(self) -> Plan:
         one, model = self.predictors, self.problem.model

@@ -8,7 +8,7 @@ point without that point is right, and moments no longer move.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,9 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
-from lowerbound.methods.hierarchy.standardised import placed_again, standardised
+from lowerbound.methods.hierarchy.other_summits import hills, placed_over, together
 from lowerbound.methods.hierarchy.surface import Solved, Surface
-from lowerbound.methods.hierarchy.uphill import Evaluated, climb
+from lowerbound.methods.hierarchy.uphill import Evaluated
 from lowerbound.run.walking import told
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -31,7 +31,6 @@ NARROWLY = 0.016  # the same of two numbers, for which few more points are neede
 FINE = 0.02  # nats: where every point is foreseen so well, nothing need be compared
 LOOKED_AT = 2048  # nodes at which two densities are compared
 POOR = 0.35  # efficiency of a proposal that is made anew
-HIGHER = 0.3  # nats above the summit, where another climb begins
 LEAST = 0.1  # efficiency with which an answer is good
 ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
 NODES = 4096  # that masses of cells are summed over
@@ -103,11 +102,17 @@ class Integral:
 
 
 def integrate(
-    surface: Surface, start: np.ndarray, *, points: int | None = None, fewest: int = 0
+    surface: Surface,
+    start: np.ndarray,
+    *,
+    points: int | None = None,
+    fewest: int = 0,
+    others: Sequence[np.ndarray] = (),
 ) -> Generator[Progress, None, Integral]:
     """Integrate exp L over R^k; yields after every evaluation.
 
     points: so many in all, no more and no fewer; None: as many as it takes, and `fewest` at least.
+    others: starts from which other summits are looked for.
     """
     evaluated = Evaluated(surface)
     integral: Integral | None = None
@@ -116,7 +121,9 @@ def integrate(
         best = max((one.value for one in evaluated.known), default=-math.inf)
         return Progress(phase, len(evaluated.known), best, integral)
 
-    placed, frame = yield from _begun(evaluated, np.asarray(start, float), progress)
+    climbing = hills(evaluated, [np.asarray(start, float), *others])
+    found = yield from told(climbing, lambda _: progress("climb"))
+    placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
     count = 0
     for places in _rounds(len(start), points):
@@ -140,23 +147,9 @@ def integrate(
             break
         if len(start) > 1 and integral.misplaced:
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
-            placed, own = placed_again(placed.outward(loose.nodes), loose.weights), []
+            placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
     return integral
-
-
-def _begun(
-    evaluated: Evaluated, start: np.ndarray, progress: Callable[[str], Progress]
-) -> Generator[Progress, None, tuple[Placed, Frame]]:
-    """Climb and standardise; again from above, where the sides turn out to be higher."""
-    for _ in range(3):
-        summit = yield from told(climb(evaluated, start), lambda _: progress("climb"))
-        placing = standardised(evaluated, summit)
-        placed, frame = yield from told(placing, lambda _: progress("curvature"))
-        if evaluated.best.value < summit.top.value + HIGHER:
-            break
-        start = evaluated.best.t
-    return placed, frame
 
 
 def _rounds(k: int, points: int | None) -> Iterator[np.ndarray]:

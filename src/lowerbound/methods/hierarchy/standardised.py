@@ -58,7 +58,16 @@ def placed_again(t: np.ndarray, weights: np.ndarray) -> Placed:
     weights = weights / weights.sum()
     centre = weights @ t
     spread = ((t - centre) * weights[:, None]).T @ (t - centre)
-    axes = square_root(spread)
+    return density_along(centre, square_root(spread), t, weights)
+
+
+def density_along(
+    centre: np.ndarray, axes: np.ndarray, t: np.ndarray, weights: np.ndarray, apart: bool = False
+) -> Placed:
+    """Given axes with the marginal density of weighted points (n, k) along each as a proposal.
+
+    apart: whether the points are in several places, around each of which the proposal is wider.
+    """
     s = np.linalg.solve(axes, (t - centre).T).T
     reach = np.maximum(abs(s[weights > 1e-9]).max(axis=0), 3.0) + 2.5
     knots = np.linspace(-1.0, 1.0, KNOTS + 1)
@@ -70,9 +79,11 @@ def placed_again(t: np.ndarray, weights: np.ndarray) -> Placed:
             inside, np.append(places, far) - 0.5 * far / KNOTS * 2, weights=weights
         )
         bandwidth = 0.35
-        kernel = np.exp(-0.5 * ((places[:, None] - places) / bandwidth) ** 2)
-        density = kernel @ counts
+        distances = abs(places[:, None] - places)
+        density = np.exp(-0.5 * (distances / bandwidth) ** 2) @ counts
         wide = np.exp(-0.5 * (places / 2.0) ** 2)
+        if apart:  # between them the proposal must not fall faster than the surface may
+            wide = np.exp(-distances / 1.5) @ counts
         density = 0.9 * density / density.sum() + 0.1 * wide / wide.sum()
         rows.append(np.log(np.maximum(density, 1e-30)))
     return Placed(centre, axes, Tabulated.of(-reach, 2 * reach / KNOTS, np.stack(rows)))
