@@ -10,13 +10,13 @@ None shows a window. Matplotlib is imported when a picture is drawn:
 'sweep'
 """
 
-from lowerbound.plot.assigned import responsibilities
 from lowerbound.plot.axes import COLOURS
 from lowerbound.plot.choices import sweep
 from lowerbound.plot.evidenced import evidence
 from lowerbound.plot.fits import elbo, mixture
 from lowerbound.plot.forest import posterior
 from lowerbound.plot.marginal import marginals
+from lowerbound.plot.memberships import responsibilities
 from lowerbound.plot.of_topics.history import topic_history
 from lowerbound.plot.of_topics.panels import topics
 from lowerbound.plot.of_topics.reading import document

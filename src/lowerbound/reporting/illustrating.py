@@ -10,12 +10,12 @@ import numpy as np
 
 from lowerbound.errors import LowerboundError, MissingPackageError
 from lowerbound.errors.wording import first_line
-from lowerbound.plot.assigned import responsibilities
 from lowerbound.plot.axes import pyplot
 from lowerbound.plot.captions import without_verdict
 from lowerbound.plot.evidenced import evidence
 from lowerbound.plot.fits import elbo
 from lowerbound.plot.forest import posterior
+from lowerbound.plot.memberships import responsibilities
 from lowerbound.plot.pairing import pairs
 from lowerbound.plot.replicated import predictive
 from lowerbound.plot.starting import restarts
