@@ -178,11 +178,11 @@ def _checked(
         return np.array([levels.index(value) for value in whole.tolist()]), levels
     if text:
         raise refuse(f"holds {type(values.tolist()[0]).__name__}, not numbers")
-    fault = _RANGES[family.name](values.astype(float), trials)
+    range_fault = _RANGES[family.name]
+    fault = range_fault(values.astype(float), trials)
     if fault and not (new and family.link == "identity"):
         raise refuse(fault)
-    whole_numbers = family.link != "identity" and family.name != "gamma"
-    return values.astype(np.int64 if whole_numbers else float), ()
+    return values.astype(np.int64 if range_fault in _WHOLE else float), ()
 
 
 def _sorted(values: np.ndarray, order: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -226,3 +226,4 @@ _RANGES: dict[str, Callable[[np.ndarray, Any], str]] = {
     "negative binomial": _counted,
     "gamma": _positive,
 }
+_WHOLE = (_binary, _counted, _of_trials)  # ranges of whole numbers
