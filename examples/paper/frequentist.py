@@ -11,6 +11,10 @@ and 95% intervals of q hold the truth. It draws the errors and the coverage.
   and Wand 2011); n counts the groups, of five rows each.
 - mixture: two components that overlap, by mean field (Wang and Titterington 2005, 2006), and again
   with the covariances of linear response (section 5.4).
+
+What one sees: all estimates are consistent, with errors that shrink as 1 / sqrt(n), and intervals of
+the linear and of the mixed model hold what they should. Those of mean field on the mixture do not,
+whatever n (95% intervals hold about 79%); linear response puts them right (about 94%).
 """
 
 import argparse
