@@ -12,9 +12,9 @@ and 95% intervals of q hold the truth. It draws the errors and the coverage.
 - mixture: two components that overlap, by mean field (Wang and Titterington 2005, 2006), and again
   with the covariances of linear response (section 5.4).
 
-What one sees: all estimates are consistent, with errors that shrink as 1 / sqrt(n), and intervals of
-the linear and of the mixed model hold what they should. Those of mean field on the mixture do not,
-whatever n (95% intervals hold about 79%); linear response puts them right (about 94%).
+What one sees: all estimates are consistent, with errors that shrink as 1 / sqrt(n), and intervals
+of the linear and of the mixed model hold what they should. Those of mean field on the mixture do
+not, whatever n (95% intervals hold about 79%); linear response puts them right (about 94%).
 """
 
 import argparse
@@ -179,6 +179,7 @@ def figure(table):
             ax.minorticks_off()
             ax.spines[["top", "right"]].set_visible(False)
             ax.tick_params(labelsize=8)
+        top.set_yticks([0.03, 0.1, 0.3], ["0.03", "0.1", "0.3"])
         top.set_title(name, fontsize=9, loc="left")
         top.legend(frameon=False, fontsize=7, loc="lower left")
     axes[0, 0].set_ylabel("root mean squared error", fontsize=9)
