@@ -158,6 +158,16 @@ def test_rows_without_a_value_are_left_out_and_counted() -> None:
     np.testing.assert_array_equal(f.data()["x"], table.x[[2, 3, 4, *range(6, 60)]])
 
 
+def test_successes_of_new_numbers_of_trials() -> None:
+    f = lb.formula("p(hits, n) ~ x", ROWS, family="binomial")
+    fit = f.fit(method=lb.Laplace())
+    new = polars.DataFrame({"x": [0.0, 1.0], "n": [5, 500]})
+    drawn = fit.predictive(new, draws=200)["hits"]
+    assert drawn[:, 0].max() <= 5 < 50 < drawn[:, 1].max() <= 500
+    with pytest.raises(UnknownColumnError):
+        fit.predictive({"x": [0.0]})
+
+
 def test_weights_are_not_needed_for_what_is_drawn() -> None:
     f = lb.formula("y | weights(w) ~ x", ROWS)
     np.testing.assert_array_equal(f.data({"x": [1.0, 2.0]})["w"], [1.0, 1.0])
@@ -234,6 +244,12 @@ REFUSED = [
         ("y ~ x", ROWS, {"family": "weibull"}),
         SettingError,
         f"formula got family='weibull'.\nExpected one of {FAMILIES}.",
+    ),
+    (
+        ("y ~ x", ROWS, {"priors": "wide"}),
+        SettingError,
+        "formula got priors='wide'.\nExpected a dict of sites, or kinds of sites, and their "
+        "distributions.",
     ),
     (
         ("y ~ x + (1 | g)", ROWS.assign(g="only"), {}),

@@ -214,7 +214,9 @@ def _row_numbers(
         term.set_type(frame, namespace)
         term.set_data(False)
         values = shaped(term.data)
-    return Columns(names.new(str(term.name)), term, (str(term.name),), values)
+    whole = name == "trials" and not (values % 1).any()
+    values = values.astype(np.int64) if whole else values
+    return Columns(names.new(str(term.name)), term, (str(term.name),), values, whole)
 
 
 def _check_about(parsed: Parsed, family: Family, about: Mapping[str, Any]) -> None:

@@ -92,12 +92,16 @@ def computed(formula: str, term: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The array of one term: its name as an argument, and the labels of its columns."""
+    """The array of one term: its name as an argument, and the labels of its columns.
+
+    whole: it has whole numbers; otherwise they are floating.
+    """
 
     argument: str
     term: Any
     labels: tuple[str, ...]
     values: np.ndarray
+    whole: bool = False
 
     @property
     def width(self) -> int:
@@ -108,7 +112,8 @@ class Columns:
         """The same array of new rows."""
         check_levels(self.term, frame)
         with computed(formula, self.term.name):
-            return shaped(self.term.eval_new_data(frame))
+            found = shaped(self.term.eval_new_data(frame))
+        return found.astype(np.int64) if self.whole else found
 
 
 def check_levels(term: Any, frame: pd.DataFrame) -> None:

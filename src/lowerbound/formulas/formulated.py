@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowerbound.api import fit as fit_program
-from lowerbound.errors import DroppedRowsWarning
+from lowerbound.errors import DroppedRowsWarning, SettingError
 from lowerbound.formulas.design import Design, design_of
 from lowerbound.formulas.grammar import parse
 from lowerbound.formulas.outcomes import family_named
@@ -143,10 +143,14 @@ def formula(
             numpyro.sample("y", dist.Normal(predictor, sigma), obs=y)
     """
     kind = family_named(family)
+    given: Any = {} if priors is None else priors
+    if not isinstance(given, Mapping):
+        expected = "a dict of sites, or kinds of sites, and their distributions"
+        raise SettingError("formula", "priors", given, expected)
     parsed = parse(text)
     rows = complete_rows(data, parsed.columns(), f"The formula {text!r}")
     design = design_of(parsed, rows, kind)
-    source, labels = program_text(design, priors or {})
+    source, labels = program_text(design, given)
     if rows.dropped:
         warnings.warn(DroppedRowsWarning(rows.dropped, rows.total, rows.missing), stacklevel=2)
     return Formula(text, kind.name, source, design, labels)
