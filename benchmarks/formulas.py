@@ -5,8 +5,8 @@
 One process a data set. Priors are wide: a hundred times the default scales for coefficients, and
 half-normal ones as wide for scales. Printed are, for every fixed effect, the posterior mean and sd,
 lme4's estimate and standard error, and their difference in these. lme4 is Debian's (r-cran-lme4):
-lmer by REML, glmer by Laplace's approximation. Columns with (i) are those of 25-point
-quadrature, where glmer has it (one scalar effect).
+lmer by REML, glmer by Laplace's approximation, and by quadrature with 25 points where glmer has it
+(one scalar effect).
 """
 
 from __future__ import annotations
