@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.hang_calls import Case, calls, cases, fitted
+from benchmarks.hang_calls import Case, calls, cases, fitted, judged
 from lowerbound.compiled.unsplit import batch_and_most, kernels_divide
 
-FITS = 10  # the fit itself is repeated once in so many rounds
+FITS = 10  # the fit itself, and what judges it, are repeated once in so many rounds
 KERNEL = re.compile(
     r'custom_call_target="lapack_([sdcz])(\w+?)_ffi", operand_layout_constraints=\{(.*?\})\}'
 )
@@ -59,6 +59,9 @@ def repeat(case: Case, times: int, limit: float) -> None:
         faulthandler.dump_traceback_later(limit, exit=True)
         if number % FITS == 0:
             fit = fitted(case, seed=number)
+            faulthandler.dump_traceback_later(limit, exit=True)
+            judged(fit, seed=number)
+            faulthandler.dump_traceback_later(limit, exit=True)
         calls(case, fit, seed=number)
         faulthandler.cancel_dump_traceback_later()
 

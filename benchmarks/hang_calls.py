@@ -144,8 +144,16 @@ def fitted(case: Case, seed: int) -> Any:
         return lb.fit(case.model, **case.arguments, method=case.method, seed=seed, progress=False)
 
 
+def judged(fit: Any, seed: int) -> None:
+    """What compares a fit with the posterior, and brings it nearer."""
+    with contextlib.suppress(lb.errors.LowerboundError):
+        lb.check(fit)  # linear response is a part of it
+    with contextlib.suppress(lb.errors.LowerboundError):
+        lb.correct(fit, "psis").sample(1_000, seed=seed)
+
+
 def calls(case: Case, fit: Any, seed: int) -> None:
-    """Everything that a fit can be asked, once."""
+    """Everything else that a fit can be asked, once."""
     sites = list(fit.sample(4_000, seed=seed))
     fit.summary()
     for site in sites:
