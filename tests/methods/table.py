@@ -332,10 +332,6 @@ REFUSED: Listed = {
         ),
     },
     "verdict": {
-        "keeps the factors of global sites alone": (
-            *(name for name in EVERY if name.startswith("SVI")),
-            "auto: a stream",
-        ),
         "q has no density of": ("Gaussian, score functions", "auto: score functions"),
         "4096 states": ("Gaussian, some sites", "auto: Gaussian of some sites"),
     },

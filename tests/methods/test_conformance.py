@@ -60,7 +60,8 @@ def test_a_verdict_rests_on_something(way):
     assert fit.answer.exact == (evidence is None)
     if evidence is not None:
         assert {one.site for one in evidence.off} <= set(fit.sites)
-        assert evidence.gap > -5 * max(fit.elbo_error, 0.05)  # a bound that is no looser
+        some_rows = not fit.whole  # whose bound is not that of all
+        assert some_rows or evidence.gap > -5 * max(fit.elbo_error, 0.05)  # no looser a bound
 
 
 # --- Plan ---

@@ -1,6 +1,7 @@
 """The evidence of a verdict: each part of it says what is so."""
 
 import math
+import re
 import warnings
 from dataclasses import replace
 
@@ -232,9 +233,14 @@ def test_rows_that_do_not_fit_are_an_error(line, batches):
 def test_test_data_of_the_wrong_shape_are_named(line):
     fit = fitted(regression, *line, method=lb.Gaussian())
     with pytest.raises(lb.errors.ShapeError) as error:
-        lb.compare({"one": fit}, test={"x": np.ones((5, 3)), "y": np.ones(5)})
-    assert "(5, 3)" in str(error.value)
-    assert "In the test data of the fit 'one'." in error.value.__notes__
+        lb.compare({"one": fit}, test={"x": np.ones((5, 2)), "y": np.ones(4)})
+    text = (
+        r"Site 'y' observes a value of shape \(4,\), its distribution has shape \(5,\)   "
+        r"\(test_evidence\.py:\d+\)\.\nExpected one to broadcast to the other\. Check the plates "
+        r"and the orientation of the arguments \(a column \(n, 1\) is not a vector \(n,\)\)\."
+    )
+    assert re.fullmatch(text, str(error.value))
+    assert error.value.__notes__[-1] == "In the test data of the fit 'one'."
 
 
 def test_corrections_keep_to_their_seconds():
