@@ -163,6 +163,15 @@ def test_the_code_of_how_to_trust_runs_in_order(tmp_path, monkeypatch, capsys):
     assert names["table"].loc["tau", "sd_ratio"] < 0.6
 
 
+def test_the_code_of_how_to_estimators_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-estimators.md", capsys)
+    assert len(set(names["labels"])) == 3
+    assert abs(names["known"] - names["new"]) > 1e-3
+    assert names["draws"].shape == (100, 6)
+    assert names["trust"] in ("all", "means")
+
+
 def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-topics.md", capsys)

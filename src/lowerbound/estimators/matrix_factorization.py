@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import numpyro.distributions as dist
 from lowerbound.errors import ArgumentError
 from lowerbound.estimators.programmed import Programmed, padded
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.result.fitted import Fit
 from lowerbound.run.method import COUNT, is_count
 
 WEAK = 1e-3  # the shape of the relevance of a factor: next to nothing is known of it
@@ -105,15 +107,10 @@ class MatrixFactorization(Programmed):
             x = x - self.mean_
             size = max(float(x.var()), 1e-12)
             prior = {"noise": np.full(1, 0.5 * size), "loading": np.full(1, WEAK * size)}
+            method = self._sweeps(x.size, self.n_init)
+            found = self._learn(gaussian_factors, x, prior, K=K, method=method)
         else:
-            # A row of average factors has the mean of the counts.
-            prior = {"rate": np.full((1, 1), SPARSE * K / max(float(x.mean()), 1e-3))}
-        method: Any = self._sweeps(x.size, self.n_init)
-        if self._likelihood == "poisson":
-            # Each count is allocated to the factors, which have to differ at the start.
-            sweeps = self._sweeps(x.size, self.n_init, "random")
-            method = Augmented({"x": "indicator"}, sweeps)
-        found = self._learn(PROGRAMS[self._likelihood], x, prior, K=K, method=method)
+            found = self._allocate(x, K)
         if self._likelihood == "gaussian":
             self.components_ = np.asarray(found.mean("W")).T
             self.noise_variance_ = 1.0 / float(found.mean("tau"))
@@ -124,6 +121,22 @@ class MatrixFactorization(Programmed):
         total = square.sum(axis=1)
         self.relevance_ = total / total.sum()
         return self
+
+    def _allocate(self, x: np.ndarray, K: int) -> Fit:
+        """Each count is allocated to the factors, which have to differ at the start."""
+        # A row of average factors has the mean of the counts.
+        prior = {"rate": np.full((1, 1), SPARSE * K / max(float(x.mean()), 1e-3))}
+        random, found = np.random.default_rng(self._seed()), []
+        for _ in range(self.n_init):
+            init = {
+                "beta": random.gamma(
+                    1.0, np.maximum(x.mean(axis=0), 1e-3) / K, size=(K, x.shape[1])
+                ),
+                "h": random.gamma(1.0, 1.0, size=(len(x), K)),
+            }
+            method = Augmented({"x": "indicator"}, replace(self._sweeps(x.size), init=init))
+            found.append(self._learn(poisson_factors, x, prior, K=K, method=method))
+        return self._keep(max(found, key=lambda one: one.elbo), self._took)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then the factors of the same rows."""
@@ -140,7 +153,7 @@ class MatrixFactorization(Programmed):
         """The rows that factors H (n, K) stand for: their expected entries."""
         self._fitted("inverse_transform")
         rows = np.asarray(H, dtype=float) @ self.components_
-        return rows + self.mean_ if self._likelihood == "gaussian" else rows
+        return np.asarray(rows + self.mean_ if self._likelihood == "gaussian" else rows)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, its factors integrated out (an estimate)."""

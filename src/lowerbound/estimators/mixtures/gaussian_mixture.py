@@ -121,6 +121,7 @@ class ComponentPrior(Settings):
         D = X.shape[1]
         share = float(K) ** (-2.0 / D)
         whole, least = kind in ("full", "tied"), 1.0
+        shape: tuple[int, ...]
         if whole:
             spread, least, shape = share * _covariance(X), D + 1.0, (D, D)
         elif kind == "diag":
@@ -157,7 +158,7 @@ def _variances(X: Any) -> np.ndarray:
     """Those of the columns; a column that does not vary is given a scale of its own."""
     variances = np.asarray(X.var(axis=0))
     least = 1e-6 * np.maximum(np.asarray(abs(X).max(axis=0)) ** 2, 1e-12)
-    return np.maximum(variances, least)
+    return np.asarray(np.maximum(variances, least))
 
 
 def _covariance(X: Any) -> np.ndarray:
@@ -274,10 +275,11 @@ class GaussianMixture(Mixture):
         mu = drawn["mu"][draws, z]
         noise = random.normal(size=mu.shape)
         if "tau" in drawn:
-            return mu + noise / np.sqrt(drawn["tau"][draws, z])
+            return np.asarray(mu + noise / np.sqrt(drawn["tau"][draws, z]))
         P = drawn["precision"] if self._kind == "tied" else drawn["precision"][draws, z]
         root = np.linalg.cholesky(P)
-        return mu + np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+        spread = np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+        return np.asarray(mu + spread)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
