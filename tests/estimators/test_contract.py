@@ -20,7 +20,7 @@ class Counting(PoissonRegression):
 
     def fit(self, X, y):
         if y is not None and np.issubdtype(np.asarray(y).dtype, np.floating):
-            y = np.round(y)
+            y = np.asarray(y).round()
         return super().fit(X, y)
 
 

@@ -16,15 +16,15 @@ from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.result.fitted import Fit
 from lowerbound.run.method import COUNT, is_count
 
-WEAK = 1e-3  # the shape of the relevance of a factor: next to nothing is known of it
+WEAK = 1e-3  # the shape of the precisions of noise and loadings: next to nothing is known of them
 
 
 def gaussian_factors(x: Any, prior: dict[str, Any], K: int) -> None:
     """Probabilistic PCA with relevance: w_dk ~ Normal(0, 1 / alpha_k), h_n ~ Normal(0, I)."""
     n, D = x.shape
-    tau = numpyro.sample("tau", dist.Gamma(0.5, prior["noise"][0]))
+    tau = numpyro.sample("tau", dist.Gamma(WEAK, prior["scale"][0]))
     with numpyro.plate("factors", K, dim=-1):
-        alpha = numpyro.sample("alpha", dist.Gamma(WEAK, prior["loading"][0]))
+        alpha = numpyro.sample("alpha", dist.Gamma(WEAK, prior["scale"][0]))
         with numpyro.plate("variables", D, dim=-2):
             W = numpyro.sample("W", dist.Normal(0.0, 1 / jnp.sqrt(alpha)))
     with numpyro.plate("rows", n, dim=-2):
@@ -106,7 +106,7 @@ class MatrixFactorization(Programmed):
             self.mean_ = np.asarray(x.mean(axis=0))
             x = x - self.mean_
             size = max(float(x.var()), 1e-12)
-            prior = {"noise": np.full(1, 0.5 * size), "loading": np.full(1, WEAK * size)}
+            prior = {"scale": np.full(1, WEAK * size)}
             method = self._sweeps(x.size, self.n_init)
             found = self._learn(gaussian_factors, x, prior, K=K, method=method)
         else:
