@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -146,7 +147,8 @@ class MatrixFactorization(Programmed):
         """E[h] of each row, (n, K), with the loadings as fitted."""
         found = self._fitted("transform")
         rows = self._centred(X)
-        factors = np.asarray(found.local(padded(rows))["h"].mean)
+        with jax.enable_x64(True):
+            factors = np.asarray(found.local(padded(rows))["h"].mean)
         return factors.reshape(-1, len(self.components_))[: len(rows)]
 
     def inverse_transform(self, H: Any) -> np.ndarray:

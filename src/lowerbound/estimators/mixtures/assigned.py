@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -59,8 +60,9 @@ class Mixture(Programmed):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Q(z = k) of each row, (n, K): the step of alg:gmm-cavi, with the components as fitted."""
         rows = self._rows(X)
-        found = self._fitted("predict_proba").local(padded(rows))["z"]
-        return np.asarray(found.probs).reshape(-1, self._components())[: count_of(rows)]
+        with jax.enable_x64(True):
+            found = np.asarray(self._fitted("predict_proba").local(padded(rows))["z"].probs)
+        return found.reshape(-1, self._components())[: count_of(rows)]
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, components integrated out."""
