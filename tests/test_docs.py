@@ -168,7 +168,7 @@ def test_the_code_of_how_to_estimators_runs_in_order(tmp_path, monkeypatch, caps
     names = run_page("how-to-estimators.md", capsys)
     assert len(set(names["labels"])) == 3
     assert abs(names["known"] - names["new"]) > 1e-3
-    assert names["draws"].shape == (100, 6)
+    assert names["draws"].shape == (100, 8)
     assert names["trust"] in ("all", "means")
     np.testing.assert_allclose(abs(names["ard"].coef_), [2, 1, 0, 0, 0, 0], atol=0.15)
     assert names["search"].best_params_ == {"gaussianmixture__n_components": 3}
