@@ -93,8 +93,8 @@ class ComponentPrior(Settings):
     which a component is expected to have, (D, D), (D,) for "diag", a number for "spherical"; by
     default the covariance of the data times K^(-2/D), so that K of them fill its volume.
     mean_weight, covariance_weight: the rows that these are worth; by default K^(-2/D), which
-    spreads the means as the data are, and the least number that is proper (1, or D + 1 for "full"
-    and "tied").
+    spreads the means as the data are, and 2 (D + 1 for "full" and "tied"), one more than what an
+    empty component needs to have a mean.
 
     >>> from lowerbound.estimators import ComponentPrior, GaussianMixture
     >>> GaussianMixture(3, prior=ComponentPrior(covariance_weight=10.0))
@@ -120,7 +120,7 @@ class ComponentPrior(Settings):
         """The numbers of the program, for rows X."""
         D = X.shape[1]
         share = float(K) ** (-2.0 / D)
-        whole, least = kind in ("full", "tied"), 1.0
+        whole, least = kind in ("full", "tied"), 2.0
         shape: tuple[int, ...]
         if whole:
             spread, least, shape = share * _covariance(X), D + 1.0, (D, D)
@@ -129,8 +129,8 @@ class ComponentPrior(Settings):
         else:
             spread, shape = np.asarray(share * _variances(X).mean()), ()
         freedom = least if self.covariance_weight is None else float(self.covariance_weight)
-        if whole and freedom <= D - 1:
-            expected = f"a number above {D - 1}, the columns less one"
+        if freedom <= least - 1:
+            expected = f"a number above {least - 1:g}: an empty component has no mean else"
             raise SettingError("ComponentPrior", "covariance_weight", freedom, expected)
         rate = freedom * _given("covariance", self.covariance, spread, shape)
         mean = _given("mean", self.mean, np.asarray(X.mean(axis=0)), (D,))
