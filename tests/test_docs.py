@@ -163,6 +163,17 @@ def test_the_code_of_how_to_trust_runs_in_order(tmp_path, monkeypatch, capsys):
     assert names["table"].loc["tau", "sd_ratio"] < 0.6
 
 
+def test_the_code_of_how_to_estimators_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-estimators.md", capsys)
+    assert len(set(names["labels"])) == 3
+    assert abs(names["known"] - names["new"]) > 1e-3
+    assert names["draws"].shape == (100, 8)
+    assert names["trust"] in ("all", "means")
+    np.testing.assert_allclose(abs(names["ard"].coef_), [2, 1, 0, 0, 0, 0], atol=0.15)
+    assert names["search"].best_params_ == {"gaussianmixture__n_components": 3}
+
+
 def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-topics.md", capsys)

@@ -37,7 +37,9 @@ FAST = frozenset(
 
 def checked(*estimators: Any) -> Any:
     """A decorator: the test takes an `estimator` and a `check`, for all that scikit-learn has."""
-    _, pairs = parametrize_with_checks(list(estimators)).args
+    with warnings.catch_warnings():  # scikit-learn is not imported for its base class
+        warnings.filterwarnings("ignore", message=".*does not inherit from", category=UserWarning)
+        _, pairs = parametrize_with_checks(list(estimators)).args
     return pytest.mark.parametrize(
         ("estimator", "check"),
         [

@@ -8,6 +8,7 @@ from lowerbound.estimators import (
     GaussianMixture,
     LinearRegression,
     LogisticRegression,
+    MatrixFactorization,
     PoissonRegression,
     ProbitRegression,
 )
@@ -19,7 +20,7 @@ class Counting(PoissonRegression):
 
     def fit(self, X, y):
         if y is not None and np.issubdtype(np.asarray(y).dtype, np.floating):
-            y = np.round(y)
+            y = np.asarray(y).round()
         return super().fit(X, y)
 
 
@@ -30,6 +31,7 @@ class Counting(PoissonRegression):
     GaussianMixture(2, covariance_type="diag"),
     LinearRegression(),
     LogisticRegression(),
+    MatrixFactorization(2),
     ProbitRegression(),
 )
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -204,7 +204,7 @@ def test_a_pipeline_and_a_grid():
         (
             {"prior": ComponentPrior(covariance_weight=0.5)},
             "ComponentPrior got covariance_weight=0.5.\n"
-            "Expected a number above 1, the columns less one.",
+            "Expected a number above 2: an empty component has no mean else.",
         ),
     ],
 )

@@ -66,11 +66,23 @@ def test_the_predictive_of_counts_is_negative_binomial():
 @pytest.mark.parametrize(
     ("families", "column", "text"),
     [
-        ("bernoulli", [0, 2], "got 2 in column 0, which is bernoulli.\nExpected whole numbers from 0 to 1."),
-        ("poisson", [0.5, 1], "got 0.5 in column 0, which is poisson.\nExpected whole numbers of 0 or more."),
-        (["poisson", "poisson"], [1, 2], "got 2 families for 1 columns.\nExpected one for each column."),
+        (
+            "bernoulli",
+            [0, 2],
+            "got 2 in column 0, which is bernoulli.\nExpected whole numbers from 0 to 1.",
+        ),
+        (
+            "poisson",
+            [0.5, 1],
+            "got 0.5 in column 0, which is poisson.\nExpected whole numbers of 0 or more.",
+        ),
+        (
+            ["poisson", "poisson"],
+            [1, 2],
+            "got 2 families for 1 columns.\nExpected one for each column.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_columns_that_are_not_of_their_kind(families, column, text):
     with pytest.raises(ArgumentError) as error:
         ExponentialFamilyMixture(1, families=families).fit(np.array(column, float)[:, None])

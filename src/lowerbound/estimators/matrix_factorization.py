@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,17 +14,18 @@ import numpyro.distributions as dist
 from lowerbound.errors import ArgumentError
 from lowerbound.estimators.programmed import Programmed, padded
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.result.fitted import Fit
 from lowerbound.run.method import COUNT, is_count
 
-WEAK = 1e-3  # the shape of the relevance of a factor: next to nothing is known of it
+WEAK = 1e-3  # the shape of the precisions of noise and loadings: next to nothing is known of them
 
 
 def gaussian_factors(x: Any, prior: dict[str, Any], K: int) -> None:
     """Probabilistic PCA with relevance: w_dk ~ Normal(0, 1 / alpha_k), h_n ~ Normal(0, I)."""
     n, D = x.shape
-    tau = numpyro.sample("tau", dist.Gamma(0.5, prior["noise"][0]))
+    tau = numpyro.sample("tau", dist.Gamma(WEAK, prior["scale"][0]))
     with numpyro.plate("factors", K, dim=-1):
-        alpha = numpyro.sample("alpha", dist.Gamma(WEAK, prior["loading"][0]))
+        alpha = numpyro.sample("alpha", dist.Gamma(WEAK, prior["scale"][0]))
         with numpyro.plate("variables", D, dim=-2):
             W = numpyro.sample("W", dist.Normal(0.0, 1 / jnp.sqrt(alpha)))
     with numpyro.plate("rows", n, dim=-2):
@@ -104,16 +107,11 @@ class MatrixFactorization(Programmed):
             self.mean_ = np.asarray(x.mean(axis=0))
             x = x - self.mean_
             size = max(float(x.var()), 1e-12)
-            prior = {"noise": np.full(1, 0.5 * size), "loading": np.full(1, WEAK * size)}
+            prior = {"scale": np.full(1, WEAK * size)}
+            method = self._sweeps(x.size, self.n_init)
+            found = self._learn(gaussian_factors, x, prior, K=K, method=method)
         else:
-            # A row of average factors has the mean of the counts.
-            prior = {"rate": np.full((1, 1), SPARSE * K / max(float(x.mean()), 1e-3))}
-        method: Any = self._sweeps(x.size, self.n_init)
-        if self._likelihood == "poisson":
-            # Each count is allocated to the factors, which have to differ at the start.
-            sweeps = self._sweeps(x.size, self.n_init, "random")
-            method = Augmented({"x": "indicator"}, sweeps)
-        found = self._learn(PROGRAMS[self._likelihood], x, prior, K=K, method=method)
+            found = self._allocate(x, K)
         if self._likelihood == "gaussian":
             self.components_ = np.asarray(found.mean("W")).T
             self.noise_variance_ = 1.0 / float(found.mean("tau"))
@@ -125,6 +123,22 @@ class MatrixFactorization(Programmed):
         self.relevance_ = total / total.sum()
         return self
 
+    def _allocate(self, x: np.ndarray, K: int) -> Fit:
+        """Each count is allocated to the factors, which have to differ at the start."""
+        # A row of average factors has the mean of the counts.
+        prior = {"rate": np.full((1, 1), SPARSE * K / max(float(x.mean()), 1e-3))}
+        random, found = np.random.default_rng(self._seed()), []
+        for _ in range(self.n_init):
+            init = {
+                "beta": random.gamma(
+                    1.0, np.maximum(x.mean(axis=0), 1e-3) / K, size=(K, x.shape[1])
+                ),
+                "h": random.gamma(1.0, 1.0, size=(len(x), K)),
+            }
+            method = Augmented({"x": "indicator"}, replace(self._sweeps(x.size), init=init))
+            found.append(self._learn(poisson_factors, x, prior, K=K, method=method))
+        return self._keep(max(found, key=lambda one: one.elbo), self._took)
+
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then the factors of the same rows."""
         return self.fit(X).transform(X)
@@ -133,14 +147,15 @@ class MatrixFactorization(Programmed):
         """E[h] of each row, (n, K), with the loadings as fitted."""
         found = self._fitted("transform")
         rows = self._centred(X)
-        factors = np.asarray(found.local(padded(rows))["h"].mean)
+        with jax.enable_x64(True):
+            factors = np.asarray(found.local(padded(rows))["h"].mean)
         return factors.reshape(-1, len(self.components_))[: len(rows)]
 
     def inverse_transform(self, H: Any) -> np.ndarray:
         """The rows that factors H (n, K) stand for: their expected entries."""
         self._fitted("inverse_transform")
         rows = np.asarray(H, dtype=float) @ self.components_
-        return rows + self.mean_ if self._likelihood == "gaussian" else rows
+        return np.asarray(rows + self.mean_ if self._likelihood == "gaussian" else rows)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, its factors integrated out (an estimate)."""

@@ -55,7 +55,8 @@ class Programmed(Estimator):
         """X with its missing entries masked, where it has some."""
         rules = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": "allow-nan"}
         found = self._read(X, reset=reset, **rules)
-        return np.ma.masked_invalid(found) if np.isnan(found).any() else found
+        holes = np.isnan(found)
+        return np.ma.masked_array(np.where(holes, 0.0, found), holes) if holes.any() else found
 
     def _check(self, *rules: Rule) -> None:
         """Raise for the first setting that is not valid; those of every estimator come first."""

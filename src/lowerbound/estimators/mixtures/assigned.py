@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -41,6 +42,8 @@ class Mixture(Programmed):
     n_init: int
     weight_concentration_prior_type: str
     weight_concentration_prior: float | None
+    weights_: np.ndarray
+    n_features_in_: int
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then the components of the same rows."""
@@ -52,13 +55,14 @@ class Mixture(Programmed):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
-        return self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Q(z = k) of each row, (n, K): the step of alg:gmm-cavi, with the components as fitted."""
         rows = self._rows(X)
-        found = self._fitted("predict_proba").local(padded(rows))["z"]
-        return np.asarray(found.probs).reshape(-1, self._components())[: count_of(rows)]
+        with jax.enable_x64(True):
+            found = np.asarray(self._fitted("predict_proba").local(padded(rows))["z"].probs)
+        return found.reshape(-1, self._components())[: count_of(rows)]
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, components integrated out."""
@@ -126,7 +130,7 @@ class Mixture(Programmed):
         if "v" not in found.sites:
             return np.asarray(found.mean("pi"))
         v = np.append(np.asarray(found.mean("v")), 1.0)
-        return v * np.append(1.0, np.cumprod(1.0 - v[:-1]))
+        return np.asarray(v * np.append(1.0, np.cumprod(1.0 - v[:-1])))
 
     def _drawn_weights(self, drawn: dict[str, np.ndarray]) -> np.ndarray:
         """Draws of pi, (S, K)."""

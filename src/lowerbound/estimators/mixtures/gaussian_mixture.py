@@ -93,8 +93,8 @@ class ComponentPrior(Settings):
     which a component is expected to have, (D, D), (D,) for "diag", a number for "spherical"; by
     default the covariance of the data times K^(-2/D), so that K of them fill its volume.
     mean_weight, covariance_weight: the rows that these are worth; by default K^(-2/D), which
-    spreads the means as the data are, and the least number that is proper (1, or D + 1 for "full"
-    and "tied").
+    spreads the means as the data are, and 2 (D + 1 for "full" and "tied"), one more than what an
+    empty component needs to have a mean.
 
     >>> from lowerbound.estimators import ComponentPrior, GaussianMixture
     >>> GaussianMixture(3, prior=ComponentPrior(covariance_weight=10.0))
@@ -120,7 +120,8 @@ class ComponentPrior(Settings):
         """The numbers of the program, for rows X."""
         D = X.shape[1]
         share = float(K) ** (-2.0 / D)
-        whole, least = kind in ("full", "tied"), 1.0
+        whole, least = kind in ("full", "tied"), 2.0
+        shape: tuple[int, ...]
         if whole:
             spread, least, shape = share * _covariance(X), D + 1.0, (D, D)
         elif kind == "diag":
@@ -128,8 +129,8 @@ class ComponentPrior(Settings):
         else:
             spread, shape = np.asarray(share * _variances(X).mean()), ()
         freedom = least if self.covariance_weight is None else float(self.covariance_weight)
-        if whole and freedom <= D - 1:
-            expected = f"a number above {D - 1}, the columns less one"
+        if freedom <= least - 1:
+            expected = f"a number above {least - 1:g}: an empty component has no mean else"
             raise SettingError("ComponentPrior", "covariance_weight", freedom, expected)
         rate = freedom * _given("covariance", self.covariance, spread, shape)
         mean = _given("mean", self.mean, np.asarray(X.mean(axis=0)), (D,))
@@ -157,7 +158,7 @@ def _variances(X: Any) -> np.ndarray:
     """Those of the columns; a column that does not vary is given a scale of its own."""
     variances = np.asarray(X.var(axis=0))
     least = 1e-6 * np.maximum(np.asarray(abs(X).max(axis=0)) ** 2, 1e-12)
-    return np.maximum(variances, least)
+    return np.asarray(np.maximum(variances, least))
 
 
 def _covariance(X: Any) -> np.ndarray:
@@ -187,8 +188,8 @@ class GaussianMixture(Mixture):
     >>> from lowerbound.estimators import GaussianMixture
     >>> x = np.random.default_rng(0).normal(size=(90, 2)) + np.repeat([[-5], [0], [5]], 30, 0)
     >>> mixture = GaussianMixture(3, n_init=3).fit(x)
-    >>> np.sort(mixture.means_[:, 0]).round(0)
-    array([-5., -0.,  5.])
+    >>> np.sort(mixture.means_[:, 0]).round(0) + 0.0
+    array([-5.,  0.,  5.])
     >>> mixture.predict_proba(x).shape
     (90, 3)
     """
@@ -274,10 +275,11 @@ class GaussianMixture(Mixture):
         mu = drawn["mu"][draws, z]
         noise = random.normal(size=mu.shape)
         if "tau" in drawn:
-            return mu + noise / np.sqrt(drawn["tau"][draws, z])
+            return np.asarray(mu + noise / np.sqrt(drawn["tau"][draws, z]))
         P = drawn["precision"] if self._kind == "tied" else drawn["precision"][draws, z]
         root = np.linalg.cholesky(P)
-        return mu + np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+        spread = np.linalg.solve(root.swapaxes(-1, -2), noise[..., None])[..., 0]
+        return np.asarray(mu + spread)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

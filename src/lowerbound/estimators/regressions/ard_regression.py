@@ -91,7 +91,8 @@ class ARDRegression(Regressor):
                 "\nExpected responses that differ."
             )
         # Centred, so that the intercept is independent of the coefficients.
-        self._x, self._y = (X.mean(axis=0), float(y.mean())) if self.fit_intercept else (0.0, 0.0)
+        self._x: Any = X.mean(axis=0) if self.fit_intercept else 0.0
+        self._y = float(y.mean()) if self.fit_intercept else 0.0
         found = self._learn(
             relevance,
             X - self._x,

@@ -142,7 +142,7 @@ class LinearRegression(Regressor):
         effects = np.column_stack([drawn["u"], u])
         at = np.full(len(Z), effects.shape[1] - 1) if index is None else index
         means = drawn["beta"] @ Z.T + effects[:, at]
-        return np.sqrt(means.var(axis=0) + np.mean(drawn["sigma"] ** 2))
+        return np.asarray(np.sqrt(means.var(axis=0) + np.mean(drawn["sigma"] ** 2)))
 
     def log_predictive(self, X: Any, y: Any, groups: Any = None) -> np.ndarray:
         """The log predictive density of each y; with groups, of rows of groups that are known."""

@@ -68,11 +68,11 @@ class Classifier(Supervised):
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
         most = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most]
+        return np.asarray(self.classes_[most])
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The logarithms of `predict_proba`."""
-        return np.log(self.predict_proba(X))
+        return np.asarray(np.log(self.predict_proba(X)))
 
     def score(self, X: Any, y: Any) -> float:
         """The share of rows whose class is predicted."""
