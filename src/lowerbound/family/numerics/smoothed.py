@@ -193,7 +193,7 @@ def _frame_of(arrays: Mapping[str, np.ndarray]) -> Frame:
         (float(gap), Frame(*(arrays[f"beside_{name}"][number] for name in FRAME)))
         for number, gap in enumerate(lower)
     )
-    return Frame(*(arrays[f"frame_{name}"] for name in FRAME), beside)
+    return replace(Frame(*(arrays[f"frame_{name}"] for name in FRAME)), beside=beside)
 
 
 @lru_cache(maxsize=32)
