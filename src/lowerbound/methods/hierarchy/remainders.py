@@ -31,10 +31,12 @@ MOST = 1_000  # numbers of z, whose covariance is dense here
 MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
 EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
-POINTS = 14  # values of theta at which it is looked at
-RARE, NEAR = 1e-5, 0.3  # mass of those that count, and their distance in standardised coordinates
+POINTS, MOST_POINTS = 14, 40  # values of theta at which it is looked at; of a single number
+FIRST = 3  # of them, that tell whether it matters
+RARE, COMMON = 1e-5, 3e-3  # mass of those that count, of a single number and of several
+NEAR = 0.1  # distance of those that are one, in standardised coordinates
 SMALLEST, BEYOND = 1e-6, 0.5  # nats; and logarithms beyond what was seen
-LEAST = 2e-3  # nats: what is missed no more than that moves nothing
+LEAST, SLIGHT = 0.03, 0.03  # nats that what is missed changes by, and sds, that move nothing
 STRAIGHT = 1e-7  # nats by which a parabola may be off
 MOST_ABSENT = 5.0  # nats, up to which what is missed is known well
 
@@ -62,15 +64,15 @@ def with_remainders(surface: GivenHyperparameters, integral: Integral) -> Integr
     own = ((s**2).sum(axis=1) - 2 * smoothed.nodes @ s.T).argmin(axis=1)
     mass = np.bincount(own, smoothed.weights, len(s))
     chosen = _spread(s, mass)
-    found = []
+    found: list[Remainder] = []
     for number in chosen:
         at = remainder(surface, solved[number])
         if at is None or at.missed > MOST_ABSENT:
             return integral
         found.append(at)
-    if not found or max(at.missed for at in found) < LEAST:
-        return integral
-    curve = _Curve.of(s[chosen], mass[chosen])
+        if len(found) == FIRST and not _matters(found):
+            return integral
+    curve = _Curve(s[chosen], mass[chosen])
     # What is missed falls off by factors as scales go to zero.
     logs = np.log(np.maximum([[at.missed] for at in found], SMALLEST))
     missed = np.exp(curve(logs, s, BEYOND)[:, 0])
@@ -84,12 +86,20 @@ def with_remainders(surface: GivenHyperparameters, integral: Integral) -> Integr
     return replace(integral, smoothed=_raised(integral, missed), solved=places)
 
 
+def _matters(found: list[Remainder]) -> bool:
+    """Whether what is missed changes with theta, or moves z."""
+    missed = [at.missed for at in found]
+    moves = max(float(abs(part).max()) for at in found for part in (at.shift, at.stretch))
+    return max(missed) - min(missed) > LEAST or moves > SLIGHT
+
+
 def _spread(s: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """The points to look at: those of the most mass, and others that are far from these."""
-    chosen = list(np.argsort(-mass, kind="stable")[: POINTS // 2])
-    possible = np.flatnonzero(mass > RARE)
-    distances = np.linalg.norm(s[:, None] - s[chosen], axis=2).min(axis=1)
-    while len(chosen) < POINTS and len(possible):
+    """The points to look at: that of the most mass, and others far from it and from each other."""
+    chosen = [int(mass.argmax())]
+    single = s.shape[1] == 1
+    possible = np.flatnonzero(mass > (RARE if single else COMMON))
+    distances = np.linalg.norm(s - s[chosen[0]], axis=1)
+    while len(chosen) < (MOST_POINTS if single else POINTS) and len(possible):
         number = int(possible[distances[possible].argmax()])
         if distances[number] < NEAR:
             break
@@ -209,38 +219,25 @@ class _Along:
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """Functions of theta that are nearly straight, known at a few points: regressions on s."""
+    """Functions of theta known at a few points s: a straight line, and what it leaves nearby."""
 
-    features: np.ndarray
-    mass: np.ndarray
     s: np.ndarray
-
-    @classmethod
-    def of(cls, s: np.ndarray, mass: np.ndarray) -> _Curve:
-        return cls(_features(s, len(s)), mass / mass.sum(), s)
+    mass: np.ndarray
 
     def __call__(self, values: np.ndarray, s: np.ndarray, beyond: float = 0.0) -> np.ndarray:
         """Predictions (n, m) at the rows of s, of values (p, m): within what was seen, or near."""
-        root = np.sqrt(self.mass + 0.1 / len(self.mass))[:, None]
-        matrix = root * self.features
-        ridge = 1e-3 * np.eye(matrix.shape[1])
-        ridge[0, 0] = 1e-9
-        coefficients = np.linalg.solve(matrix.T @ matrix + ridge, matrix.T @ (root * values))
-        found = _features(s, len(self.s)) @ coefficients
-        within: np.ndarray = np.clip(
-            found, values.min(axis=0) - beyond, values.max(axis=0) + beyond
-        )
+        root = np.sqrt(self.mass / self.mass.sum() + 0.1 / len(self.mass))[:, None]
+        features = np.concatenate([np.ones((len(self.s), 1)), self.s], axis=1)
+        matrix = root * features
+        ridge = np.diag([1e-9] + [1e-3] * self.s.shape[1])
+        line = np.linalg.solve(matrix.T @ matrix + ridge, matrix.T @ (root * values))
+        squares = ((s[:, None] - self.s) ** 2).sum(axis=2)
+        near = 1.0 / (squares + 1e-6) ** 2
+        rest = near @ (values - features @ line) / near.sum(axis=1, keepdims=True)
+        found = np.concatenate([np.ones((len(s), 1)), s], axis=1) @ line + rest
+        low, high = values.min(axis=0) - beyond, values.max(axis=0) + beyond
+        within: np.ndarray = np.clip(found, low, high)
         return within
-
-
-def _features(s: np.ndarray, count: int) -> np.ndarray:
-    """A constant, s, and its squares where the points are enough for these."""
-    parts = [np.ones((len(s), 1))]
-    if count > 1 + s.shape[1]:
-        parts.append(s)
-    if count > 2 * (1 + s.shape[1]):
-        parts.append(s**2)
-    return np.concatenate(parts, axis=1)
 
 
 def _moved(
