@@ -7,7 +7,7 @@ s, whose axes are independent and whose draws the sums over q are taken of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -190,10 +190,15 @@ def _frame_of(arrays: Mapping[str, np.ndarray]) -> Frame:
     """The frame of some arrays."""
     lower = arrays.get("beside_lower", np.zeros(0))
     beside = tuple(
-        (float(gap), Frame(*(arrays[f"beside_{name}"][number] for name in FRAME)))
+        (float(gap), _plain_frame([arrays[f"beside_{name}"][number] for name in FRAME]))
         for number, gap in enumerate(lower)
     )
-    return Frame(*(arrays[f"frame_{name}"] for name in FRAME), beside)
+    return replace(_plain_frame([arrays[f"frame_{name}"] for name in FRAME]), beside=beside)
+
+
+def _plain_frame(arrays: Sequence[np.ndarray]) -> Frame:
+    centre, axes, widths, skewness, tails = arrays
+    return Frame(centre, axes, widths, skewness, tails)
 
 
 @lru_cache(maxsize=32)

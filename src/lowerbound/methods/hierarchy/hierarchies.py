@@ -45,7 +45,7 @@ HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, a
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerically
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
-SPREAD = 5  # starts besides the first, from which other summits are looked for
+SPREAD = 4  # starts besides the first, from which other summits are looked for
 FAR = 0.1  # nats: an evidence known no better is none
 
 

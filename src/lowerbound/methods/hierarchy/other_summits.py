@@ -72,17 +72,18 @@ def _hill_from(
 
     None where the climb comes to a hill that is known, or ends far below.
     """
+    hill: Hill | None = None
     for _ in range(TURNS):
         first = len(evaluated.known)
         summit = yield from _climbed(evaluated, start, known)
         if summit is None:
             return None
-        placed, frame = yield from standardised(evaluated, summit)
+        hill = Hill(summit.top, *(yield from standardised(evaluated, summit)))
         best = max(evaluated.known[first:], key=lambda one: one.value, default=summit.top)
         if best.value < summit.top.value + HIGHER:
             break
         start = best.t
-    return Hill(summit.top, placed, frame)
+    return hill
 
 
 def _climbed(

@@ -205,10 +205,9 @@ class Predictors:
         slopes = expected.slope, expected.curvature
         return np.asarray(self._run("by theta", self._slope, t, normals, slopes, law, rule))
 
-    def expansion(self, t: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """E[g_e He_n] of every predictor, a standard normal in its own units, for n = 3, ..., 6."""
-        found = self._run("expansion", self._expansion, t, Normals(mean, deviation), _rule(NODES))
-        return np.asarray(found)
+    def slopes(self, t: np.ndarray, normals: Normals, places: np.ndarray) -> np.ndarray:
+        """The derivative of every g by x, at mean + deviation x for each of the places x (n,)."""
+        return np.asarray(self._run("slopes", self._slopes, t, normals, places))
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
@@ -275,16 +274,13 @@ class Predictors:
         wider = 0.5 * jnp.sum(curvature * (spread**2 - deviation**2))
         return value + wider, gradient, curvature
 
-    def _expansion(self, t: Array, data: Data, normals: Normals, rule: Rule) -> Array:
+    def _slopes(self, t: Array, data: Data, normals: Normals, places: Array) -> Array:
         slope = jax.grad(lambda p: self._log_p(t, data, p))
 
         def at(x: Array) -> Array:
-            # E[g He_n] = sd E[g' He_(n - 1)]
-            part = normals.deviation * slope(normals.mean + normals.deviation * x)
-            lower = [x**2 - 1, x**3 - 3 * x, x**4 - 6 * x**2 + 3, x**5 - 10 * x**3 + 15 * x]
-            return jnp.stack([polynomial * part for polynomial in lower])
+            return jnp.asarray(normals.deviation * slope(normals.mean + normals.deviation * x))
 
-        found: Array = _averaged(at, rule)
+        found: Array = jax.lax.map(at, places)
         return found
 
     def _slope(

@@ -1,10 +1,10 @@
 """What a Gaussian of z given theta leaves of log p, and what that does to theta, means and sds.
 
 At the Gaussian of the largest ELBO, log p - log q = L + R, and R is a sum over predictors of
-functions without a constant, a linear and a quadratic part: their expansions in Hermite polynomials
-begin at the third. log E exp R is what the bound misses; draws weighted by exp R have the moments
-of the posterior. For one number of z the parts of R are taken that its own predictors have: the
-others hardly depend on it, and would only add noise.
+functions without a constant, a linear and a quadratic part: expanded in Hermite polynomials they
+begin at the third. They are tabulated. Of one number u of z, exp of the expected R of its own
+predictors given u corrects the density of u. What the bound misses is log E exp R: of groups of
+rows as far as one number of z says, the rest to second order, by draws.
 """
 
 from __future__ import annotations
@@ -20,18 +20,24 @@ from scipy.special import ndtri
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.predictors import Normals
 from lowerbound.methods.hierarchy.surface import Solved
 
-ORDERS = (3, 4, 5, 6)  # of the polynomials
+PLACES = np.linspace(-6.0, 6.0, 49)  # of a number, in its own sds
+WEIGHTS = np.exp(-0.5 * PLACES**2) / np.exp(-0.5 * PLACES**2).sum()
+NODES = 7  # of what is beside a number of z in a predictor
 DRAWS, FEWER = 4096, 1024
 MOST = 1_000  # numbers of z, whose covariance is dense here
 MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
 EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
-POINTS = 12  # values of theta at which it is looked at
-LEAST = 2e-3  # nats: what is missed no more than that moves nothing
-EVEN = 0.5  # effective share of the draws, from which weights tell
-SURE = 2.0  # standard errors, below which a correction is noise
+POINTS, MOST_POINTS = 14, 40  # values of theta at which it is looked at; of a single number
+FIRST = 3  # of them, that tell whether it matters
+RARE, COMMON = 1e-5, 3e-3  # mass of those that count, of a single number and of several
+NEAR = 0.1  # distance of those that are one, in standardised coordinates
+SMALLEST, BEYOND = 1e-6, 0.5  # nats; and logarithms beyond what was seen
+LEAST, SLIGHT = 0.03, 0.03  # nats that what is missed changes by, and sds, that move nothing
+STRAIGHT = 1e-7  # nats by which a parabola may be off
 MOST_ABSENT = 5.0  # nats, up to which what is missed is known well
 
 
@@ -40,7 +46,7 @@ class Remainder:
     """What is left out at one theta.
 
     missed: log E exp R, in nats. shift, stretch: (d,), by what the means of z are to be moved, in
-    sds, and its log sds; 0 where the draws do not tell.
+    sds, and its log sds.
     """
 
     missed: float
@@ -57,18 +63,19 @@ def with_remainders(surface: GivenHyperparameters, integral: Integral) -> Integr
     s = smoothed.placed.inward(np.array([place.t for place in solved]))
     own = ((s**2).sum(axis=1) - 2 * smoothed.nodes @ s.T).argmin(axis=1)
     mass = np.bincount(own, smoothed.weights, len(s))
-    chosen = np.argsort(-mass, kind="stable")[:POINTS]
-    chosen = chosen[mass[chosen] > 1e-3]
-    found = []
+    chosen = _spread(s, mass)
+    found: list[Remainder] = []
     for number in chosen:
         at = remainder(surface, solved[number])
         if at is None or at.missed > MOST_ABSENT:
             return integral
         found.append(at)
-    if not found or max(at.missed for at in found) < LEAST:
-        return integral
-    curve = _Curve.of(s[chosen], mass[chosen])
-    missed = curve(np.array([[at.missed] for at in found]), s)[:, 0]
+        if len(found) == FIRST and not _matters(found):
+            return integral
+    curve = _Curve(s[chosen], mass[chosen])
+    # What is missed falls off by factors as scales go to zero.
+    logs = np.log(np.maximum([[at.missed] for at in found], SMALLEST))
+    missed = np.exp(curve(logs, s, BEYOND)[:, 0])
     shift = curve(np.array([at.shift for at in found]), s)
     stretch = curve(np.array([at.stretch for at in found]), s)
     pattern = surface.pattern
@@ -77,6 +84,28 @@ def with_remainders(surface: GivenHyperparameters, integral: Integral) -> Integr
         for place, value, by, wider in zip(solved, missed, shift, stretch, strict=True)
     )
     return replace(integral, smoothed=_raised(integral, missed), solved=places)
+
+
+def _matters(found: list[Remainder]) -> bool:
+    """Whether what is missed changes with theta, or moves z."""
+    missed = [at.missed for at in found]
+    moves = max(float(abs(part).max()) for at in found for part in (at.shift, at.stretch))
+    return max(missed) - min(missed) > LEAST or moves > SLIGHT
+
+
+def _spread(s: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """The points to look at: that of the most mass, and others far from it and from each other."""
+    chosen = [int(mass.argmax())]
+    single = s.shape[1] == 1
+    possible = np.flatnonzero(mass > (RARE if single else COMMON))
+    distances = np.linalg.norm(s - s[chosen[0]], axis=1)
+    while len(chosen) < (MOST_POINTS if single else POINTS) and len(possible):
+        number = int(possible[distances[possible].argmax()])
+        if distances[number] < NEAR:
+            break
+        chosen.append(number)
+        distances = np.minimum(distances, np.linalg.norm(s - s[number], axis=1))
+    return np.array(chosen)
 
 
 def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None:
@@ -94,21 +123,47 @@ def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None
     half = solve_triangular(lower, design.T.toarray(), lower=True)  # of A C A' = half' half
     sd = np.sqrt((half**2).sum(axis=0))
     mean = one.at(solved.t, solved.loc)
-    parts = one.expansion(solved.t, mean, sd)
-    curved = np.flatnonzero(abs(parts).max(axis=0) > 1e-7)
+    table = _table(one.slopes(solved.t, Normals(mean, sd), PLACES))
+    if not np.isfinite(table).all():
+        return None
+    curved = np.flatnonzero(abs(table[12:-12]).max(axis=0) > STRAIGHT)
     if not len(curved):
         return Remainder(0.0, np.zeros(d), np.zeros(d))
-    normal = _normal(DRAWS if DRAWS * len(curved) <= MOST_NUMBERS else FEWER, d)
-    x = normal @ (half[:, curved] / sd[curved])
-    left = np.zeros_like(x)
-    for order, part in zip(ORDERS, parts[:, curved], strict=True):
-        left += np.polynomial.hermite_e.hermeval(x, np.eye(order + 1)[order]) * (
-            part / math.factorial(order)
-        )
-    z = solve_triangular(lower, normal.T, lower=True, trans="T").T / np.sqrt(solved.variance)
+    scaled = half[:, curved] / sd[curved]
+    unit = solve_triangular(lower, np.eye(d), lower=True) / np.sqrt(solved.variance)
     touched = design[curved].toarray() != 0.0
-    shift, stretch = _weighted(z, left @ touched.astype(float))
-    return Remainder(_log_mean(left, touched), shift, stretch)
+    along = _along(table[:, curved], touched, (unit.T @ scaled).T)
+    shift, stretch = _moments(along.sum_by(d))
+    normal = _normal(DRAWS if DRAWS * len(curved) <= MOST_NUMBERS else FEWER, d)
+    label = np.where(touched, touched.sum(axis=0), math.inf).argmin(axis=1)
+    groups = along.only(label).sum_by(d)
+    groups, normal_of = groups[:, np.unique(label)], unit[:, np.unique(label)]
+    whole = _read(table[:, curved], normal @ scaled).sum(axis=1)
+    parts = _read(groups, normal @ normal_of)
+    alone = np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum()
+    missed = float(alone + 0.5 * (whole.var() - parts.var(axis=0).sum()))
+    return Remainder(missed, shift, stretch)
+
+
+def _table(slopes: np.ndarray) -> np.ndarray:
+    """R's part of every predictor at the places, from its slopes there."""
+    from scipy.interpolate import CubicSpline
+
+    values = CubicSpline(PLACES, slopes).antiderivative()(PLACES)
+    for polynomial, size in ((np.ones_like(PLACES), 1.0), (PLACES, 1.0), (PLACES**2 - 1.0, 2.0)):
+        values = values - polynomial[:, None] * ((WEIGHTS * polynomial) @ values / size)
+    table: np.ndarray = values
+    return table
+
+
+def _read(table: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A table's columns at the columns of x (n, rows), by straight lines between its places."""
+    step = PLACES[1] - PLACES[0]
+    where = np.clip((x - PLACES[0]) / step, 0.0, len(PLACES) - 1.0 - 1e-9)
+    below = where.astype(int)
+    share, rows = where - below, np.arange(x.shape[1])
+    found: np.ndarray = (1.0 - share) * table[below, rows] + share * table[below + 1, rows]
+    return found
 
 
 def _normal(count: int, d: int) -> np.ndarray:
@@ -120,71 +175,69 @@ def _normal(count: int, d: int) -> np.ndarray:
     return np.concatenate([half, -half])
 
 
-def _log_mean(left: np.ndarray, touched: np.ndarray) -> float:
-    """Log E exp R from draws (n, rows) of its parts: group by group of rows, and together.
-
-    touched: (rows, d), which numbers of z are in a row. The rows of a group share the number that
-    fewest rows have. Groups are nearly independent: to second order, what is left is covariance.
-    """
-    sizes = touched.sum(axis=0)
-    label = np.where(touched, sizes, math.inf).argmin(axis=1)
-    member = (label[:, None] == np.unique(label)).astype(float)
-    left = left - left.mean(axis=0)  # whose expectation is zero
-    groups, total = left @ member, left.sum(axis=1)
-    alone = np.log(np.mean(np.exp(np.clip(groups, None, FARTHEST)), axis=0)).sum()
-    return float(alone + 0.5 * (total.var() - groups.var(axis=0).sum()))
+def _along(table: np.ndarray, touched: np.ndarray, correlation: np.ndarray) -> _Along:
+    """The expected parts of R given single numbers of z, which are in their predictors."""
+    row, number = np.nonzero(touched)
+    c = np.clip(correlation[row, number], -1.0, 1.0)
+    beside = np.sqrt(1.0 - c**2)
+    found = np.zeros((len(PLACES), len(row)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+        found += weight * _read(table[:, row], c * PLACES[:, None] + beside * node)
+    return _Along(found, row, number)
 
 
-def _weighted(z: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shifts and log stretches of the columns of z, each with weights of its own."""
-    weights = np.exp(left - left.max(axis=0))
-    weights = weights / weights.sum(axis=0)
-    excess = weights - 1.0 / len(z)
-    shift = (excess * z).sum(axis=0)
-    centred = z - (weights * z).sum(axis=0)
-    variance, plain = (weights * centred**2).sum(axis=0), z.var(axis=0)
-    stretch = 0.5 * np.log(variance / plain)
-    shift_error = np.sqrt((excess**2 * z**2).sum(axis=0))
-    stretch_error = 0.5 * np.sqrt((excess**2 * (centred**2 - variance) ** 2).sum(axis=0)) / plain
-    tell = 1.0 / (weights**2).sum(axis=0) > EVEN * len(z)
-    return (
-        np.where(tell & (abs(shift) > SURE * shift_error), shift, 0.0),
-        np.where(tell & (abs(stretch) > SURE * stretch_error), stretch, 0.0),
-    )
+def _moments(left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shifts and log stretches of standard normals whose density is multiplied by exp R, (n, d)."""
+    shares = WEIGHTS[:, None] * np.exp(np.minimum(left, FARTHEST))
+    shares = shares / shares.sum(axis=0)
+    shift = PLACES @ shares
+    square = PLACES**2 @ shares
+    return shift, 0.5 * np.log(np.maximum(square - shift**2, 1e-6))
+
+
+@dataclass(frozen=True, eq=False)
+class _Along:
+    """Parts of R (places, pairs) of a row each, as functions of a number of z each."""
+
+    table: np.ndarray
+    row: np.ndarray
+    number: np.ndarray
+
+    def sum_by(self, d: int) -> np.ndarray:
+        """Their sums for each of d numbers of z."""
+        member = csr_array(
+            (np.ones(len(self.row)), (np.arange(len(self.row)), self.number)), (len(self.row), d)
+        )
+        return np.asarray(self.table @ member)
+
+    def only(self, label: np.ndarray) -> _Along:
+        """Those of the number by which their row is labelled."""
+        chosen = label[self.row] == self.number
+        return _Along(self.table[:, chosen], self.row[chosen], self.number[chosen])
 
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """Functions of theta that are nearly straight, known at a few points: regressions on s."""
+    """Functions of theta known at a few points s: a straight line, and what it leaves nearby."""
 
-    features: np.ndarray
-    mass: np.ndarray
     s: np.ndarray
+    mass: np.ndarray
 
-    @classmethod
-    def of(cls, s: np.ndarray, mass: np.ndarray) -> _Curve:
-        return cls(_features(s, len(s)), mass / mass.sum(), s)
-
-    def __call__(self, values: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """Predictions (n, m) at the rows of s, of values (p, m): within what was seen."""
-        root = np.sqrt(self.mass)[:, None]
-        matrix = root * self.features
-        ridge = 1e-3 * np.eye(matrix.shape[1])
-        ridge[0, 0] = 1e-9
-        coefficients = np.linalg.solve(matrix.T @ matrix + ridge, matrix.T @ (root * values))
-        found = _features(s, len(self.s)) @ coefficients
-        within: np.ndarray = np.clip(found, values.min(axis=0), values.max(axis=0))
+    def __call__(self, values: np.ndarray, s: np.ndarray, beyond: float = 0.0) -> np.ndarray:
+        """Predictions (n, m) at the rows of s, of values (p, m): within what was seen, or near."""
+        root = np.sqrt(self.mass / self.mass.sum() + 0.1 / len(self.mass))[:, None]
+        features = np.concatenate([np.ones((len(self.s), 1)), self.s], axis=1)
+        matrix = root * features
+        ridge = np.diag([1e-9] + [1e-3] * self.s.shape[1])
+        line = np.linalg.solve(matrix.T @ matrix + ridge, matrix.T @ (root * values))
+        squares = ((s[:, None] - self.s) ** 2).sum(axis=2)
+        near = 1.0 / (squares + 1e-6) ** 2
+        rest = near @ (values - features @ line) / near.sum(axis=1, keepdims=True)
+        found = np.concatenate([np.ones((len(s), 1)), s], axis=1) @ line + rest
+        low, high = values.min(axis=0) - beyond, values.max(axis=0) + beyond
+        within: np.ndarray = np.clip(found, low, high)
         return within
-
-
-def _features(s: np.ndarray, count: int) -> np.ndarray:
-    """A constant, s, and its squares where the points are enough for these."""
-    parts = [np.ones((len(s), 1))]
-    if count > 1 + s.shape[1]:
-        parts.append(s)
-    if count > 2 * (1 + s.shape[1]):
-        parts.append(s**2)
-    return np.concatenate(parts, axis=1)
 
 
 def _moved(
