@@ -25,6 +25,7 @@ FEW = 1.2  # standard errors by which the larger of two exceeds them, about
 SURE = 2.0  # standard errors beyond which an estimate is no noise
 LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not moved
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
+MOST_MORE = 7  # times the draws of q, on top, where their weights are sound
 MORE = 3.0  # times the points, on top, where an estimate is near a limit
 
 Own = dict[str, Moments]
@@ -34,6 +35,11 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     """The evidence from draws of q, and where that takes more, from log p at so many points."""
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
+    if own.tells and is_open(_paired(own)) and points > 0:
+        # The weights are sound, and too few: more of them are all that it takes.
+        drawn = _joined(drawn, judge.drawn(min(points, MOST_MORE * len(drawn.vectors)), seed + 1))
+        values = judge.values(drawn.vectors)
+        own = weighted(values, drawn.vectors, drawn.log_ratios)
     count, alone = len(drawn.vectors), _alone(own)
     efficiency = own.size / count if len(own.log_weights) else 0.0
 
@@ -43,12 +49,12 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
         return Evidence(by, count, own.k_hat, efficiency, gap, found, error)
 
     even = efficiency >= EVEN and own.tells
-    if even and not _is_open(_paired(own)):
+    if even and not is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)
 
     def near(found: Weighted) -> bool:
-        return _is_open(_compared(moments, found))
+        return is_open(_compared(moments, found))
 
     best = proposed(judge, drawn, own, seed, Effort(points, near=near, more=MORE * points))
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
@@ -63,11 +69,21 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     return evidence("curvature", _curved(judge, drawn))
 
 
+def _joined(one: Drawn, other: Drawn) -> Drawn:
+    """The draws of both, and what the second has to spare."""
+    pairs = zip(
+        (one.vectors, one.log_p, one.gradients, one.log_q),
+        (other.vectors, other.log_p, other.gradients, other.log_q),
+        strict=True,
+    )
+    return Drawn(*(np.concatenate(pair) for pair in pairs), other.spare)
+
+
 def _error(off: tuple[Off, ...]) -> float:
     return max((one.spread_error for one in off), default=math.inf)
 
 
-def _is_open(off: tuple[Off, ...]) -> bool:
+def is_open(off: tuple[Off, ...]) -> bool:
     """Whether the errors of estimates leave open on which side of a limit q is."""
     return any(
         abs(abs(one.shift) - MEAN) < SURE * one.shift_error

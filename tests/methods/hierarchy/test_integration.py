@@ -177,3 +177,12 @@ def test_one_summit_is_not_taken_for_two():
     found = ended(integrate(known.surface, known.start, others=starts))
     assert not found.smoothed.surrogate.frame.beside
     assert found.log_evidence == pytest.approx(plain.log_evidence, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["four of both", "a bent ridge"])
+def test_starts_that_find_nothing_new_change_nothing(name):
+    known, alone = CASES[name][0], integral(name)
+    starts = [known.mean + shift * known.sd for shift in (-30.0, 8.0, 40.0)]
+    found = ended(integrate(known.surface, known.start, others=starts))
+    assert str(found) == str(alone)
+    assert found.log_evidence == alone.log_evidence

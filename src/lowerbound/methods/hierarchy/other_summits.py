@@ -59,8 +59,12 @@ def hills(
     """
     found: list[Hill] = []
     for start in starts:
+        known = len(evaluated.known)
         one = yield from _hill_from(evaluated, start, found)
-        found += [one] if one is not None else []
+        if one is not None:
+            found.append(one)
+        else:  # a path from far away says nothing of a hill that is known, and bends its surrogate
+            del evaluated.known[known:]
     found.sort(key=lambda hill: -hill.log_mass)
     return tuple(hill for hill in found if hill.log_mass > found[0].log_mass - COUNTS)
 
