@@ -35,9 +35,9 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     """The evidence from draws of q, and where that takes more, from log p at so many points."""
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
-    if own.tells and is_open(_paired(own)) and points > 0:
+    if own.tells and _is_open(_paired(own)) and points > 0:
         # The weights are sound, and too few: more of them are all that it takes.
-        drawn = _joined(drawn, judge.drawn(min(points, MOST_MORE * len(drawn.vectors)), seed + 1))
+        drawn = _joined(drawn, judge.drawn(_more(points, drawn), seed + 1))
         values = judge.values(drawn.vectors)
         own = weighted(values, drawn.vectors, drawn.log_ratios)
     count, alone = len(drawn.vectors), _alone(own)
@@ -49,12 +49,12 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
         return Evidence(by, count, own.k_hat, efficiency, gap, found, error)
 
     even = efficiency >= EVEN and own.tells
-    if even and not is_open(_paired(own)):
+    if even and not _is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)
 
     def near(found: Weighted) -> bool:
-        return is_open(_compared(moments, found))
+        return _is_open(_compared(moments, found))
 
     best = proposed(judge, drawn, own, seed, Effort(points, near=near, more=MORE * points))
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
@@ -67,6 +67,10 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     if own.tells:
         return evidence("weights", _paired(own))
     return evidence("curvature", _curved(judge, drawn))
+
+
+def _more(points: int, drawn: Drawn) -> int:
+    return min(int(MORE * points), MOST_MORE * len(drawn.vectors))
 
 
 def _joined(one: Drawn, other: Drawn) -> Drawn:
@@ -83,7 +87,7 @@ def _error(off: tuple[Off, ...]) -> float:
     return max((one.spread_error for one in off), default=math.inf)
 
 
-def is_open(off: tuple[Off, ...]) -> bool:
+def _is_open(off: tuple[Off, ...]) -> bool:
     """Whether the errors of estimates leave open on which side of a limit q is."""
     return any(
         abs(abs(one.shift) - MEAN) < SURE * one.shift_error

@@ -20,7 +20,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
-from lowerbound.trust.estimates import MEAN, SD, SURE, is_open, measured
+from lowerbound.trust.estimates import MEAN, SD, SURE, measured
 from lowerbound.trust.modes import COUNTS, other_modes
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
@@ -29,7 +29,6 @@ from lowerbound.trust.seen import SAME, findings
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
 LEAN = 0.2  # of it, by which an sd may be less where its estimate is uncertain
-UNEVEN = 0.3  # effective size over number, below which errors of estimates are not small
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
 MOST_NUMBERS = 5_000_000  # in all draws together
@@ -180,8 +179,6 @@ def _weighed(evidence: Evidence) -> Verdict:
             f"(k-hat {evidence.k_hat:.1f}), nor does the curvature of log p"
         )
         return Verdict("nothing", reason, NUTS, evidence)
-    if evidence.by == "weights" and evidence.efficiency < UNEVEN and is_open(evidence.off):
-        return Verdict("means", _uneven(evidence), NUTS, evidence)
     if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
         text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
