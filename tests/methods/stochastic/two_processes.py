@@ -110,4 +110,5 @@ def main(task: str, address: str, rank: int, folder: Path, *rest: str) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), *sys.argv[5:])
+    with lb.computing(verdicts=False):  # a few steps lead nowhere near
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), *sys.argv[5:])
