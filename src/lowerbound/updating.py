@@ -99,7 +99,8 @@ def _planned(problem: Problem, old: Fit, method: ByRows, note: tuple[str, ...]) 
     plan = replace(inner.plan, notes=(*inner.plan.notes, *note))
 
     def back(answer: Answer) -> Answer:
-        return replace(answer, augment=old.answer.augment, parameters=old.parameters)
+        own = old.answer
+        return replace(answer, augment=own.augment, parameters=old.parameters, taught=True)
 
     return Carried(problem, inner, plan, back, old.own_sites(inner.records))
 

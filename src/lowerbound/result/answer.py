@@ -46,7 +46,7 @@ class Answer:
     global ones alone, and total: how many there are. exact: whether q is the posterior itself, up
     to numerical integration. drawn: draws of q with both densities, where the run has made them.
     optima: where other starts have converged, on the unconstrained space, and by how many nats
-    these are below.
+    these are below. taught: whether its prior is what earlier rows have taught.
     """
 
     q: Q
@@ -66,6 +66,7 @@ class Answer:
     exact: bool = False
     drawn: Drawn | None = None
     optima: tuple[tuple[float, np.ndarray], ...] = ()
+    taught: bool = False
 
 
 def in_order(model: Model, terms: Mapping[str, Any]) -> dict[str, float]:

@@ -53,6 +53,7 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         **fit.q.record(),
         "partition": None if blocks is None else [tuple(block) for block in blocks],
         "plate": fit.answer.plate,
+        "taught": fit.answer.taught,
         "augment": fit.answer.augment,
         "verdict": fit.verdict.record(),
         "saved": {f.name: getattr(saved, f.name) for f in dataclasses.fields(Saved)},
@@ -177,6 +178,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         augment=document.get("augment"),
         rows=None if document.get("whole", True) else ((), {}),
         plate=document.get("plate"),
+        taught=bool(document.get("taught")),
         blocks=document["partition"],
     )
     return Fit(

@@ -138,7 +138,8 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
     """What is known of a fit that was not compared with the posterior."""
     if not fit.converged:
         return Verdict("nothing", f"{fit.stop_reason}; {why}", NUTS)
-    return Verdict("means", f"how near q is to the posterior is not known: {why}", "lb.check(fit)")
+    cure = "" if fit.answer.taught else "lb.check(fit)"
+    return Verdict("means", f"how near q is to the posterior is not known: {why}", cure)
 
 
 def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:

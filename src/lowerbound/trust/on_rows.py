@@ -115,6 +115,8 @@ def against_rows(fit: Fit, call: Call | None, seconds: float) -> Against:
 
     Without a call, the rows that the fit has kept stand for all.
     """
+    if fit.answer.taught:
+        raise UnjudgedError("its prior is what earlier rows have taught, and these are not kept")
     if call is None:
         if not fit.has_data or fit.answer.total is None:
             raise UnjudgedError("the fit keeps no rows; pass some to lb.check(fit, rows=...)")

@@ -156,6 +156,21 @@ def test_an_augmented_fit_goes_on_as_the_program_that_was_given():
 # Errors
 
 
+@pytest.mark.judged
+def test_the_posterior_of_new_rows_alone_is_no_measure(rows, tmp_path):
+    """The prior of an updated fit is that of the old rows, which no density of the program has."""
+    (first, second, _) = parts(*rows)
+    fit = lb.update(lb.fit(regression, *first), *second)  # warnings are errors here
+    why = "its prior is what earlier rows have taught, and these are not kept"
+    assert fit.verdict.trust == "means"
+    assert fit.verdict.reason == f"how near q is to the posterior is not known: {why}"
+    assert fit.verdict.cure == ""
+    fit.save(tmp_path / "fit.lb")
+    for known in (fit, lb.load(tmp_path / "fit.lb", regression)):
+        with pytest.raises(errors.UnjudgedError, match=why):
+            lb.check(known, rows=second)
+
+
 def test_no_new_rows(rows):
     fit = lb.fit(regression, *rows)
     with pytest.raises(errors.ArgumentError) as caught:
