@@ -75,12 +75,13 @@ def _more(points: int, drawn: Drawn) -> int:
 
 def _joined(one: Drawn, other: Drawn) -> Drawn:
     """The draws of both, and what the second has to spare."""
-    pairs = zip(
-        (one.vectors, one.log_p, one.gradients, one.log_q),
-        (other.vectors, other.log_p, other.gradients, other.log_q),
-        strict=True,
+    return Drawn(
+        np.concatenate([one.vectors, other.vectors]),
+        np.concatenate([one.log_p, other.log_p]),
+        np.concatenate([one.gradients, other.gradients]),
+        np.concatenate([one.log_q, other.log_q]),
+        other.spare,
     )
-    return Drawn(*(np.concatenate(pair) for pair in pairs), other.spare)
 
 
 def _error(off: tuple[Off, ...]) -> float:
