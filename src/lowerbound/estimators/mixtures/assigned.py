@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Final, Self
 
 import jax
@@ -35,7 +36,7 @@ def component_weights(concentration: Any, K: int, process: bool) -> Any:
     return jnp.concatenate([v, jnp.ones(1)]) * jnp.concatenate([jnp.ones(1), left])
 
 
-class Mixture(Programmed):
+class Mixture(Programmed, ABC):
     """Rows of K components: what holds whatever the distribution of a component is."""
 
     n_components: int
@@ -49,9 +50,9 @@ class Mixture(Programmed):
         """Fit, then the components of the same rows."""
         return self.fit(X).predict(X)
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
@@ -80,9 +81,9 @@ class Mixture(Programmed):
         self._learn_more(self._rows(X))
         return self._describe()
 
+    @abstractmethod
     def _describe(self) -> Self:
         """The fitted attributes, from the factors."""
-        raise NotImplementedError
 
     def _rows(self, X: Any) -> Any:
         """New rows, as the program takes them."""
@@ -158,11 +159,11 @@ class Mixture(Programmed):
         z = np.minimum(below.sum(axis=1), self._components() - 1)
         return self._drawn_rows(drawn, z, random), z
 
+    @abstractmethod
     def _drawn_rows(
         self, drawn: dict[str, np.ndarray], z: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
         """A row of each draw, from the component z."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -69,10 +69,7 @@ class LogisticRegression(Classifier, Generalised):
         max_iter: int = 1000,
         random_state: Any = 0,
     ) -> None:
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
+        super().__init__(C=C, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter)
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:

@@ -46,19 +46,6 @@ class PoissonRegression(Regressor, Generalised):
 
     program = staticmethod(poisson)
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-    ) -> None:
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X (n, D) and counts y (n,)."""
         self._check_line()

@@ -41,19 +41,6 @@ class ProbitRegression(Classifier, Generalised):
 
     program = staticmethod(probit)
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-    ) -> None:
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X (n, D) and their classes y (n,), of which there are two."""
         self._check_line()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ from lowerbound.errors import ArgumentError
 from lowerbound.estimators.programmed import Programmed
 
 
-class Supervised(Programmed):
+class Supervised(Programmed, ABC):
     """An estimator that predicts y."""
 
+    @abstractmethod
     def predict(self, X: Any) -> np.ndarray:
         """The prediction for each row."""
-        raise NotImplementedError
 
     def _both(
         self, X: Any, y: Any, *, reset: bool = True, **rules: Any
@@ -61,9 +62,9 @@ class Classifier(Supervised):
 
     classes_: np.ndarray
 
+    @abstractmethod
     def predict_proba(self, X: Any) -> np.ndarray:
         """The predictive probabilities of the classes, (n, classes)."""
-        raise NotImplementedError
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
