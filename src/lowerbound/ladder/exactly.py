@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from lowerbound.errors import AugmentationError
@@ -86,7 +85,7 @@ def augmented_exactly(case: Case) -> Iterator[Tried]:
 def several_optima(structure: Structure) -> bool:
     """Whether a small model has discrete factors that meet others: a mixture, in the main."""
     discrete = [block for block in structure.blocks if block.family.enumerable]
-    size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
+    size = sum(b.elements * int(b.static["dim"]) for b in discrete)
     numbers = {block.number for block in discrete}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
     return meets and size <= SMALL_MIXTURE
