@@ -32,7 +32,7 @@ class Paths(Distribution):  # type: ignore[misc]
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
-    pytree_data_fields = ("log_first", "log_steps", "ordered_probs")
+    pytree_data_fields = ("log_first", "log_steps", "probs")
     pytree_aux_fields = ("axis",)
 
     def __init__(
@@ -44,7 +44,7 @@ class Paths(Distribution):  # type: ignore[misc]
         *,
         validate_args: bool | None = None,
     ) -> None:
-        self.log_first, self.log_steps, self.ordered_probs = log_first, log_steps, probs
+        self.log_first, self.log_steps, self.probs = log_first, log_steps, probs
         self.axis = axis
         batch, length = log_first.shape[:-1], log_steps.shape[-3] + 1
         if axis is None:
@@ -58,11 +58,11 @@ class Paths(Distribution):  # type: ignore[misc]
         rank = len(self.log_first.shape) - 1
         if axis == rank == 0:
             return self
-        return Paths(self.log_first, self.log_steps, self.ordered_probs, axis)
+        return Paths(self.log_first, self.log_steps, jnp.moveaxis(self.probs, -2, axis), axis)
 
     def one(self, step: int) -> Distribution:
         """The marginal of one step."""
-        return CategoricalProbs(self.ordered_probs[..., step, :])
+        return CategoricalProbs(self.probs[..., step, :])
 
     @property
     def support(self) -> Any:
@@ -70,12 +70,6 @@ class Paths(Distribution):  # type: ignore[misc]
         states = self.log_first.shape[-1]
         rank = len(self.event_shape)
         return constraints.independent(constraints.integer_interval(0, states - 1), rank)
-
-    @property
-    def probs(self) -> Array:
-        """The probability of every state in every step."""
-        probs = self.ordered_probs
-        return probs if self.axis is None else jnp.moveaxis(probs, -2, self.axis)
 
     @property
     def mean(self) -> Array:

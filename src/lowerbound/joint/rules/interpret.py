@@ -129,7 +129,9 @@ class _Interpreter:
     ) -> list[Operand]:
         """A loop whose steps do not wait for each other, as one step with an axis of times."""
         given = [abstract_of(v.aval) for v in equation.invars]
-        closed = jax.make_jaxpr(lambda *arrays: scan.side_by_side(order, arrays))(*given)
+        wide = any(dtype.itemsize == 8 for dtype in (one.dtype for one in given))
+        with jax.enable_x64(wide):  # in the types in which the program was traced
+            closed = jax.make_jaxpr(lambda *arrays: scan.side_by_side(order, arrays))(*given)
         return self.run(closed.jaxpr, closed.consts, inputs)
 
     def constant(self, equation: Any, inputs: list[Any]) -> list[Operand]:
@@ -151,7 +153,8 @@ class _Interpreter:
                 else [np.asarray(result, dtype=aval.dtype)]
             )
         elif name == "scan" and all(isinstance(a, np.ndarray) for a in inputs):
-            with jax.ensure_compile_time_eval():  # a counter: positions that are known
+            # A counter: positions that are known.
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():
                 outputs = [np.asarray(array) for array in _evaluated(equation, inputs)]
         else:
             outputs = _evaluated(equation, inputs)
