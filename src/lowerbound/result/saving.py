@@ -20,10 +20,10 @@ from lowerbound.model import trace_model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
 from lowerbound.result.latent_records import finite_values
-from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
+from lowerbound.result.unseen.new_rows import new_call
 from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.rewrite.trees import tree_from, tree_record

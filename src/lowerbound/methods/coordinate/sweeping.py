@@ -43,9 +43,9 @@ from lowerbound.methods.coordinate.progress import (
 from lowerbound.methods.coordinate.start import Chance, chances, start, start_kinds
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import History, Restart
+from lowerbound.result.unseen.held_out import given_rows, scorer
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Info, Planned, Trace
 from lowerbound.run.problem import Problem
