@@ -23,14 +23,13 @@ from lowerbound.methods.coordinate.progress import (
 from lowerbound.methods.coordinate.sweeping import Sweeping
 from lowerbound.methods.growth.growing import ONE, Growing
 from lowerbound.methods.growth.partition import HELD, Partition
-from lowerbound.methods.growth.proposals import KINDS, Standpoint
+from lowerbound.methods.growth.proposals import COARSE, KINDS, Standpoint
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.posterior import Move
 from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
-COARSE = 1e-6  # relative change of the ELBO in a sweep, below which moves are worth a try
 QUIET = 2  # rounds without a move, after which no more are tried
 
 

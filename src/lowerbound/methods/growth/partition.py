@@ -183,7 +183,10 @@ class Partition:
             def body(_: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
                 return self.engine.sweep(arrays, carry[0])
 
-            return jax.lax.fori_loop(0, TRIAL, body, (led, jnp.zeros((), float)))
+            ended: tuple[State, Array] = jax.lax.fori_loop(
+                0, TRIAL, body, (led, jnp.zeros((), float))
+            )
+            return ended
 
         new, elbo = self._run("attempt", attempt, state, responsibilities)
         return new, float(elbo)

@@ -15,11 +15,12 @@ import numpy as np
 from jax import Array
 
 from lowerbound.ascent import State
-from lowerbound.methods.growth.partition import HELD, Partition, Seen
+from lowerbound.methods.growth.partition import HELD, TRIAL, Partition, Seen
 from lowerbound.result.posterior import Move
 
 PATIENCE = 4  # proposals of one kind in a row that fail, before the rest are left
-SURE = 1e-9  # of the ELBO: less is no gain
+GAIN = 0.1  # nats: optima that differ by less are one
+COARSE = 1e-6  # relative change of the ELBO in a sweep, below which moves are worth a try
 
 Components = tuple[int, ...]
 Built = Callable[[list[Components]], Array]  # the responsibilities that some changes lead to
@@ -104,7 +105,8 @@ class Standpoint:
         """Where some changes lead, if the ELBO is higher there."""
         state, elbo = self.partition.tried(self.state, built(changes))
         gain = elbo - self.elbo
-        if not gain > SURE * max(abs(self.elbo), 1.0):  # also where it is no number
+        plain = TRIAL * COARSE * abs(self.elbo)  # what sweeps alone might have brought
+        if not gain > max(GAIN, plain):  # also where it is no number
             return None
         return Step(state, elbo, Move(kind, tuple(changes), gain, self.sweep))
 
