@@ -62,9 +62,13 @@ def of_peer(x: np.ndarray, seed: int) -> tuple[float, float, int]:
     from sklearn.mixture import BayesianGaussianMixture
 
     peer = BayesianGaussianMixture(
-        n_components=MOST, covariance_type="diag", weight_concentration_prior=5.0, n_init=10, max_iter=300,
+        n_components=MOST,
+        covariance_type="diag",
+        weight_concentration_prior=5.0,
+        n_init=10,
+        max_iter=300,
         random_state=seed,
-    )  # fmt: skip
+    )
     seconds, _ = worked(lambda: peer.fit(x))
     method = lb.CAVI(init={"c": peer.predict(x)})
     return seconds, lb.fit(process, x, K=MOST, method=method).elbo, len(np.unique(peer.predict(x)))

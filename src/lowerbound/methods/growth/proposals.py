@@ -141,7 +141,7 @@ def _pairs(seen: Seen) -> list[Components]:
     if len(used) < 2:
         return []
     loss = np.where(np.eye(len(used), dtype=bool), np.inf, seen.loss[np.ix_(used, used)])
-    best = {}
+    best: dict[frozenset[int], tuple[float, int, int]] = {}
     for k, other in enumerate(loss.argmin(1)):
         pair = frozenset((int(used[k]), int(used[other])))
         best[pair] = min(best.get(pair, (np.inf, 0, 0)), (loss[k, other], used[k], used[other]))
