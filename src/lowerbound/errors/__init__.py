@@ -103,6 +103,7 @@ from lowerbound.errors.requests import (
     SettingError,
     UnableError,
     UnfittedModelError,
+    UngrowingError,
     UnknownSiteError,
 )
 from lowerbound.errors.resources import (
@@ -218,6 +219,7 @@ __all__ = [
     "ReservedNameError",
     "SettingError",
     "UnableError",
+    "UngrowingError",
     "UnfittedModelError",
     "NotIdentifiedWarning",
     "TrustWarning",
