@@ -213,6 +213,7 @@ def test_mixed_models_by_formula_and_by_program_agree(tmp_path):
     assert abs(difference) < 0.5 * names["written"].sd("b")[1]
 
 
+@pytest.mark.slow
 def test_clusters_are_found(tmp_path):
     names = run_short("how-to-clusters.md", tmp_path)
     assert names["found"].best_value == 5
@@ -236,6 +237,7 @@ def test_wider_priors_leave_wider_posteriors(tmp_path):
     assert names["high"] > 10
 
 
+@pytest.mark.slow
 def test_models_of_others_have_the_same_answers_here(tmp_path):
     names = run_short("how-to-migrate.md", tmp_path)
     np.testing.assert_allclose(names["shares"].sum(axis=1), 1)

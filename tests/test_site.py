@@ -87,10 +87,9 @@ def test_settings_in_docstrings_become_a_list() -> None:
     pytest.importorskip("griffe", reason="a part of the extra [docs]")
     from website.docstrings import as_markdown
 
-    text = "A method.\n\nfew: a number\n    of rows.\nmore: another.\n\n>>> 1 + 1\n2"
+    text = "A method.\n\nfew: a number\n    of rows. more: another.\n\n>>> 1 + 1\n2"
     assert as_markdown(text) == (
-        "A method.\n\n- `few`: a number\n    of rows.\n- `more`: another.\n\n"
-        "```pycon\n>>> 1 + 1\n2\n```"
+        "A method.\n\n- `few`: a number of rows.\n- `more`: another.\n\n```pycon\n>>> 1 + 1\n2\n```"
     )
 
 

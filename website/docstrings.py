@@ -25,16 +25,22 @@ def _as_block(paragraph: str) -> str:
     if lines[0].lstrip().startswith(">>>"):
         return "\n".join(["```pycon", *lines, "```"])
     if SETTING.match(lines[0]):
-        return "\n".join(_as_item(line) for line in lines)
+        return "\n".join(_as_item(line) for line in _settings(lines))
     if all(line.startswith("    ") for line in lines):  # a formula on lines of its own
         return "\n".join(["```text", *(line[4:] for line in lines), "```"])
     return re.sub(r"<(?=[^\s<>]*[ ,])", "&lt;", paragraph)  # <λ, t(z)> is no tag
 
 
+def _settings(lines: list[str]) -> list[str]:
+    """The settings of a paragraph, one on each line, where several share a line."""
+    text = " ".join(line.strip() for line in lines)
+    return re.sub(r"(?<=[.;]) (?=[a-z_]\w*(?:, [a-z_]\w*)*: )", "\n", text).splitlines()
+
+
 def _as_item(line: str) -> str:
     found = SETTING.match(line)
     if found is None:
-        return f"    {line.strip()}"
+        return f"- {line}"
     names = ", ".join(f"`{name}`" for name in found[1].split(", "))
     return f"- {names}: {found[2]}"
 

@@ -25,6 +25,7 @@ MODULES: tuple[ModuleType, ...] = (
     lowerbound.estimators,
     lowerbound.data,
 )
+FIRST = ("Fit", "Plan", "Verdict")  # of the results
 UNTOLD = ("__version__", "COLOURS")  # plain values
 
 
@@ -32,7 +33,8 @@ UNTOLD = ("__version__", "COLOURS")  # plain values
 class Page:
     """A page of the reference: what it opens with, and the names that it shows.
 
-    members: whether the methods and properties of its classes are shown.
+    members: whether the methods and properties of its classes are shown. inherited: those of their
+    bases too. made: whether users make such objects, and see what they are made of.
     """
 
     path: str
@@ -41,6 +43,7 @@ class Page:
     names: tuple[str, ...]
     members: bool = False
     inherited: bool = False
+    made: bool = True
 
 
 def names_of(module: ModuleType) -> dict[str, Any]:
@@ -73,8 +76,9 @@ def pages() -> tuple[Page, ...]:
             "results",
             "Results",
             "What the functions return, and the values that they take.",
-            tuple(results),
+            tuple(sorted(results, key=lambda name: name.rpartition(".")[2] not in FIRST)),
             members=True,
+            made=False,
         ),
         Page("plot", "Pictures", _opening(lb.plot), tuple(names_of(lb.plot))),
         Page(
@@ -101,6 +105,7 @@ def text_of(page: Page) -> str:
     options = [
         f"members: {'null' if page.members else 'false'}",
         f"inherited_members: {str(page.inherited).lower()}",
+        f"merge_init_into_class: {str(page.made).lower()}",
     ]
     indented = "".join(f"        {line}\n" for line in options)
     blocks = [f"::: {name}\n    options:\n{indented}" for name in page.names]
