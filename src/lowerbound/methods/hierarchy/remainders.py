@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
-from lowerbound.methods.hierarchy.predictors import Normals
+from lowerbound.methods.hierarchy.joint_terms import Normals
 from lowerbound.methods.hierarchy.surface import Solved
 
 PLACES = np.linspace(-6.0, 6.0, 49)  # of a number, in its own sds
@@ -57,7 +57,8 @@ class Remainder:
 def with_remainders(surface: GivenHyperparameters, integral: Integral) -> Integral:
     """The integral with theta's density, means and sds of z corrected; itself where nothing is."""
     one = surface.predictors
-    if one.is_quadratic or one.size > MOST or not surface.pattern.is_exact:
+    joint = one.lines > one.count
+    if joint or one.is_quadratic or one.size > MOST or not surface.pattern.is_exact:
         return integral
     smoothed, solved = integral.smoothed, integral.solved
     s = smoothed.placed.inward(np.array([place.t for place in solved]))
