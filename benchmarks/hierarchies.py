@@ -120,7 +120,8 @@ def run_nuts(pipe: Any, name: str, file: str) -> None:
                 {n: np.asarray(split_gelman_rubin(d)) for n, d in draws.items()},
             )
         )
-        free = [n for n in mean if sd[n] > 0]  # a corner of a Cholesky factor is no number
+        # A corner of a Cholesky factor is no number.
+        free = [n for n in mean if sd[n] > 1e-9 * (1 + abs(mean[n]))]
         worst = max(rhat[n] for n in free)
         if worst <= MIXED:
             break
