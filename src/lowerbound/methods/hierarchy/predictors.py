@@ -21,6 +21,7 @@ from lowerbound.compiled import jit, quickly
 from lowerbound.methods.hierarchy.joint_terms import (
     Joint,
     Normals,
+    Root,
     Rule,
     covariances,
     curved_by,
@@ -41,6 +42,7 @@ NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
+FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +232,20 @@ class Predictors:
         """The derivative of every g by x, at mean + deviation x for each of the places x (n,)."""
         return np.asarray(self._run("slopes", self._slopes, t, normals, places))
 
+    def slopes_along(
+        self, t: np.ndarray, mean: np.ndarray, beside: Root, places: np.ndarray
+    ) -> np.ndarray:
+        """The derivatives by x of the expected terms of clusters, at mean + deviation x, (n, c).
+
+        What predictors are `beside` this, given x, has roots of their own.
+        """
+        nodes = rule(self.joint.clusters.shape[1], FEWER)
+        return np.asarray(self._run("along", self._slopes_along, t, mean, beside, places, nodes))
+
+    def values(self, t: np.ndarray, predictors: np.ndarray) -> np.ndarray:
+        """Log p at rows of predictors (n, count)."""
+        return np.asarray(self._run("values", self._log_ps, t, predictors))
+
     # ----------------------------------------------------------------------------------------------
     # What is compiled
 
@@ -303,6 +319,25 @@ class Predictors:
             return jnp.asarray(normals.deviation * slope(normals.mean + normals.deviation * x))
 
         found: Array = jax.lax.map(at, places)
+        return found
+
+    def _slopes_along(
+        self, t: Array, data: Data, mean: Array, beside: Root, places: Array, nodes: Rule
+    ) -> Array:
+        slope = jax.grad(lambda p: self._log_p(t, data, p))
+        alone = Root(jnp.zeros_like(mean), beside.lower)
+
+        def at(x: Array) -> Array:
+            place = mean + beside.deviation * x
+            expected = _averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
+            own = jnp.append(beside.deviation * expected, 0.0)[data.joint.clusters]
+            return own.sum(axis=1)
+
+        found: Array = jax.lax.map(at, places)
+        return found
+
+    def _log_ps(self, t: Array, data: Data, predictors: Array) -> Array:
+        found: Array = jax.lax.map(lambda p: self._log_p(t, data, p), predictors)
         return found
 
     def _slope(
