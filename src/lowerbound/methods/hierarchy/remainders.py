@@ -4,7 +4,9 @@ At the Gaussian of the largest ELBO, log p - log q = L + R, and R is a sum over 
 functions without a constant, a linear and a quadratic part: expanded in Hermite polynomials they
 begin at the third. They are tabulated. Of one number u of z, exp of the expected R of its own
 predictors given u corrects the density of u. What the bound misses is log E exp R: of groups of
-rows as far as one number of z says, the rest to second order, by draws.
+rows as far as one number of z says, the rest to second order: the covariances of functions of
+normals with a correlation c are sums over their Hermite coefficients of each order n times c^n
+(Mehler 1866).
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
-from scipy.special import ndtri
 
-from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
+from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.predictors import Normals
@@ -26,10 +27,9 @@ from lowerbound.methods.hierarchy.surface import Solved
 PLACES = np.linspace(-6.0, 6.0, 49)  # of a number, in its own sds
 WEIGHTS = np.exp(-0.5 * PLACES**2) / np.exp(-0.5 * PLACES**2).sum()
 NODES = 7  # of what is beside a number of z in a predictor
-DRAWS, FEWER = 4096, 1024
+ORDERS = range(3, 8)  # of Hermite polynomials that the places resolve; the rest is as of the next
+AT_ONCE = 512  # rows whose correlations with others are held together
 MOST = 1_000  # numbers of z, whose covariance is dense here
-MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
-EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
 POINTS, MOST_POINTS = 14, 40  # values of theta at which it is looked at; of a single number
 FIRST = 3  # of them, that tell whether it matters
@@ -134,14 +134,12 @@ def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None
     touched = design[curved].toarray() != 0.0
     along = _along(table[:, curved], touched, (unit.T @ scaled).T)
     shift, stretch = _moments(along.sum_by(d))
-    normal = _normal(DRAWS if DRAWS * len(curved) <= MOST_NUMBERS else FEWER, d)
     label = np.where(touched, touched.sum(axis=0), math.inf).argmin(axis=1)
     groups = along.only(label).sum_by(d)
-    groups, normal_of = groups[:, np.unique(label)], unit[:, np.unique(label)]
-    whole = _read(table[:, curved], normal @ scaled).sum(axis=1)
-    parts = _read(groups, normal @ normal_of)
+    groups = groups[:, np.unique(label)]
     alone = np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum()
-    missed = float(alone + 0.5 * (whole.var() - parts.var(axis=0).sum()))
+    apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
+    missed = float(alone) + 0.5 * (_variance(table[:, curved], scaled) - apart)
     return Remainder(missed, shift, stretch)
 
 
@@ -166,13 +164,23 @@ def _read(table: np.ndarray, x: np.ndarray) -> np.ndarray:
     return found
 
 
-def _normal(count: int, d: int) -> np.ndarray:
-    """Draws of a standard normal vector, each with its opposite; the same at every theta."""
-    if d <= EVENLY:
-        half = np.asarray(ndtri(low_discrepancy(count // 2, d, 5)))
-    else:
-        half = np.random.default_rng(5).standard_normal((count // 2, d))
-    return np.concatenate([half, -half])
+def _variance(table: np.ndarray, scaled: np.ndarray) -> float:
+    """Of the sum of R's parts, functions of standard normals with correlations scaled' scaled."""
+    hermite = np.polynomial.hermite_e.hermevander(PLACES, ORDERS.stop)
+    factorials = np.cumprod([1.0, *range(1, ORDERS.stop + 1)])
+    coefficients = (hermite / np.sqrt(factorials) * WEIGHTS[:, None]).T @ table
+    known = coefficients[ORDERS.start : ORDERS.stop]
+    rest = np.maximum(WEIGHTS @ table**2 - (known**2).sum(axis=0), 0.0)
+    each = np.concatenate([known, [np.copysign(np.sqrt(rest), coefficients[-1])]])
+    total = 0.0
+    for begin in range(0, table.shape[1], AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        correlation = scaled[:, some].T @ scaled
+        power = correlation * correlation
+        for own in each:
+            power *= correlation
+            total += float(own[some] @ (power @ own))
+    return total
 
 
 def _along(table: np.ndarray, touched: np.ndarray, correlation: np.ndarray) -> _Along:
