@@ -100,17 +100,22 @@ class DeviceStage:
             placed = jax.tree.map(jnp.asarray, (layouts, together, own))
         return cls(stage, *placed)
 
+    @cached_property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """What is eliminated, (b, n) of each layout."""
+        return tuple(np.asarray(layout.members) for layout in self.layouts)
+
     def factor(self, values: np.ndarray) -> DeviceFactor | None:
         """Of the matrix with these values; None where it is not positive definite."""
         stage, rest = self.stage, self.stage.rest
         assert isinstance(rest, Implicit)
         with jax.enable_x64(True):
-            done, log_det = _jitted(_eliminated)(self.layouts, np.append(values, 0.0))
+            done, log_det = _jitted(_eliminated)(self.layouts, values)
+            own = values[stage.own_from]
+            border = DeviceBorder(self, done, jnp.asarray(np.append(own, 0.0)))
             if not np.isfinite(log_det):
                 return None
-            own = jnp.asarray(np.append(values[stage.own_from], 0.0))
-        border = DeviceBorder(self, done, own)
-        found = rest.factor(values[stage.own_from], border, stage.twins)
+        found = rest.factor(own, border, stage.twins)
         if found is None or not np.isfinite(found.log_det):
             return None
         return DeviceFactor(values, border, found, float(log_det) + found.log_det)
@@ -149,7 +154,7 @@ class DeviceBorder:
 
     def members(self, vectors: np.ndarray) -> Any:
         """Of vectors, what is eliminated."""
-        return tuple(vectors[np.asarray(one.members)] for one in self.laid.layouts)
+        return tuple(vectors[members] for members in self.laid.members)
 
     def backward(self, halves: Any, left: np.ndarray) -> np.ndarray:
         """The whole of a solution: L'^-1 (halves - W left), and what is left."""
@@ -163,8 +168,8 @@ class DeviceBorder:
             parts = _jitted(_variances)(self.laid.layouts, self.done, self.laid.together, given)
         out = np.empty(len(stage.diagonal))
         out[stage.kept] = inverse.diagonal
-        for layout, part in zip(self.laid.layouts, parts, strict=True):
-            out[np.asarray(layout.members)] = np.asarray(part)
+        for members, part in zip(self.laid.members, parts, strict=True):
+            out[members] = np.asarray(part)
         return out
 
 
@@ -272,6 +277,7 @@ def _added(parts: Array, pieces: Piecewise, count: int) -> Array:
 def _eliminated(layouts: tuple[Layout, ...], values: Array) -> tuple[tuple[Done, ...], Array]:
     """The factors of blocks; the log-determinant is NaN where one is not positive definite."""
     found, log_det = [], jnp.zeros(())
+    values = jnp.append(values, 0.0)
     for layout in layouts:
         inverse, own = _inverse_cholesky(values[layout.inner])
         rows = inverse[:, :, layout.by_block.group][..., None]

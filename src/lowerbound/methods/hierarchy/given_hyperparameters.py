@@ -139,7 +139,7 @@ class GivenHyperparameters:
         still = np.zeros(self.predictors.count)
         here = self.predictors.expected(at.t, at.offset, still)
         precision = self._products(at, here.curvature)
-        factor = self._factor(precision)
+        factor = self.pattern.factor(precision)
         if factor is None:
             return None
         loc = factor.solve(self._gathered(at, here.slope))
@@ -163,7 +163,7 @@ class GivenHyperparameters:
                 if step < 0.5**HALVINGS:
                     return here
                 mixed = (1.0 - step) * here.precision + step * ahead
-                between = self._factor(mixed)
+                between = self.pattern.factor(mixed)
                 new = None
                 if between is not None:
                     new = self._at(at, here.loc + step * move, mixed, between)
@@ -228,15 +228,12 @@ class GivenHyperparameters:
         """The precision that the expected curvatures make, without negative ones if need be."""
         for curvature in (here.curvature, _positive(here.curvature)):
             precision = self._products(at, curvature)
-            factor = self._factor(precision)
+            factor = self.pattern.factor(precision)
             if factor is not None:
                 return precision, factor
         return None
 
     # ----------------------------------------------------------------------------------------------
-
-    def _factor(self, precision: np.ndarray) -> Factor | None:
-        return self.pattern.factor(precision) if np.isfinite(precision).all() else None
 
     def _pairs(self, entries: np.ndarray) -> Any:
         """The products of the entries of A in pairs, found once where they are always the same."""
