@@ -13,6 +13,7 @@ from lowerbound.ladder.case import Case, Tried, entry, listed
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
+from lowerbound.methods.rewriting.enumeration import Enumeration, can_be_enumerated
 from lowerbound.rewrite.augment import possible
 
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
@@ -23,6 +24,11 @@ FEW_TRANSITIONS = 1_000  # of all paths: the sum over them costs little in every
 def exact(case: Case) -> Iterator[Tried]:
     """One factor holds every latent site, with a closed form."""
     structure = case.structure
+    alone = structure.independent and not structure.residuals
+    if not alone and can_be_enumerated(case.model):
+        reason = f"the values of {listed(case.discrete)} are summed over"
+        yield case.tried("exact", f"{reason}, together where they meet", Enumeration())
+        return
     if structure.residuals:
         first = structure.residuals[0]
         yield case.tried("exact", f"{entry(first)} ({first.where})")
