@@ -19,6 +19,7 @@ def test_family_of_builds_each_kind() -> None:
         "gaussian": {"dim": 2},
         "dirichlet": {"dim": 2},
         "categorical": {"dim": 2},
+        "markov_chain": {"length": 3, "dim": 2},
         "wishart": {"dim": 2},
         "normal_wishart": {"dim": 2},
         "multinomial": {"dim": 2},

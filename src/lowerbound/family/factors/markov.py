@@ -134,7 +134,8 @@ class MarkovChain(ExponentialFamily):
         return logsumexp(weights, axis=-1) - self._left_out(natural, indicator.dtype)
 
     def _left_out(self, natural: Mapping[str, Array], dtype: Any) -> Array:
-        return natural["absent"].astype(dtype) * np.log(self.dim).astype(dtype)
+        left: Array = natural["absent"].astype(dtype) * np.log(self.dim).astype(dtype)
+        return left
 
     def conditionals(self, natural: Mapping[str, Array]) -> tuple[Array, Array]:
         """Log q(z_1), `batch_shape` + (dim,), and log q(z_{t+1} | z_t), (length - 1, ..)."""

@@ -65,12 +65,13 @@ def tightened(
     """
     found: list[Entry] = []
     for entry in entries:
-        term: Term | None = entry.term
-        if any(f.atom.function == "indicator" and f.atom.site in coupled for f in term.latents):
-            term = _tightened(entry.term)
-            term = term and _plain(term, latents)
+        states = [f.atom.site for f in entry.term.latents if f.atom.function == "indicator"]
+        if not set(states) & set(coupled):
+            found.append(entry)
+            continue
+        term = _tightened(entry.term)
         if term is not None:
-            found.append(Entry(entry.site, term))
+            found.append(Entry(entry.site, _plain(term, latents)))
     return found
 
 
@@ -103,15 +104,15 @@ def _plain(term: Term, latents: Mapping[str, Latent]) -> Term:
                 continue
             factor = Factor(Constant(read), labels)
         constants.append(factor)
-    plain = []
-    for factor in term.latents:
-        if factor.atom.projection is None:
-            shape = latents[factor.atom.site].shape[: len(factor.own)]
-            sizes = (*shape, *factor.atom.sizes)
-            index = tuple(map(_simple, factor.index, sizes))
-            plain.append(Factor(factor.atom, index))
+    plain: list[Factor[Atom]] = []
+    for one in term.latents:
+        if one.atom.projection is None:
+            shape = latents[one.atom.site].shape[: len(one.own)]
+            sizes = (*shape, *one.atom.sizes)
+            index = tuple(map(_simple, one.index, sizes))
+            plain.append(Factor(one.atom, index))
         else:
-            plain.append(factor)
+            plain.append(one)
     left = Term(term.coefficient, tuple(constants), tuple(plain))
     lost = set(term.labels()) - set(left.labels())
     return replace(left, coefficient=left.coefficient * math.prod(label.size for label in lost))
