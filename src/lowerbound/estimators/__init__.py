@@ -8,7 +8,9 @@ from lowerbound.estimators.lda import LatentDirichletAllocation
 from lowerbound.estimators.lda_settings import Inference
 from lowerbound.estimators.matrix_factorization import MatrixFactorization
 from lowerbound.estimators.mixtures.exponential_mixture import ExponentialFamilyMixture
+from lowerbound.estimators.mixtures.factorial_mixture import FactorialMixture
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior, GaussianMixture
+from lowerbound.estimators.networks.block_model import StochasticBlockModel
 from lowerbound.estimators.regressions.ard_regression import ARDRegression
 from lowerbound.estimators.regressions.linear_regression import LinearRegression
 from lowerbound.estimators.regressions.logistic_regression import LogisticRegression
@@ -20,8 +22,11 @@ __all__ = [
     "GaussianMixture",
     "ComponentPrior",
     "ExponentialFamilyMixture",
+    "FactorialMixture",
     "LatentDirichletAllocation",
     "Inference",
+    # Networks
+    "StochasticBlockModel",
     # Factors
     "MatrixFactorization",
     # Regressions
