@@ -61,6 +61,8 @@ class Network(Programmed, ABC):
     memberships_: np.ndarray
     labels_: np.ndarray
     densities_: np.ndarray
+    _likelihood: str  # as fitted: settings may have changed since
+    _directed: bool
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -160,6 +162,13 @@ class Network(Programmed, ABC):
                 yield random.integers(K, size=n)
             else:
                 yield KMeans(K, n_init=1, random_state=seed + number).fit_predict(places)
+
+    def _drawn_graph(self, rate: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Links drawn with these rates, (n, n); none of a node to itself."""
+        counts = self._likelihood == "poisson"
+        links = random.poisson(rate) if counts else (random.random(rate.shape) < rate).astype(int)
+        upper = np.triu(links, 1)
+        return upper + (np.tril(links, -1) if self._directed else upper.T)
 
     def _climb_from(self, size: int, **init: np.ndarray) -> CAVI:
         return replace(self._sweeps(size), init=init)

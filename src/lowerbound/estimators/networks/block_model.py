@@ -76,9 +76,10 @@ class StochasticBlockModel(Network):
         """Learn the blocks from an adjacency matrix X (n, n)."""
         self._check_network()
         graph = self._graph(X)
-        self._likelihood = self.likelihood
+        self._likelihood, self._directed = self.likelihood, bool(self.directed)
         prior = {"rate": np.full(1, 1.0 / max(graph.mean, 1e-3))}
         table, found = self._table(), []
+        self._pairs = table
         for start in self._starts(graph):
             method = self._climb_from(int(graph.known.sum()), z=start)
             found.append(
@@ -160,10 +161,5 @@ class StochasticBlockModel(Network):
         found, random = self._fitted("sample"), np.random.default_rng(self._seed())
         drawn = found.sample(8, self._seed(), ["pi", "density"])
         z = drawn_components(np.repeat(drawn["pi"][:1], n_nodes, axis=0), random)
-        rate = drawn["density"][0][self._table()][z[:, None], z]
-        counts = self._likelihood == "poisson"
-        links = random.poisson(rate) if counts else (random.random(rate.shape) < rate).astype(int)
-        if self.directed:
-            return np.where(np.eye(n_nodes, dtype=bool), 0, links), z
-        upper = np.triu(links, 1)
-        return upper + upper.T, z
+        rate = drawn["density"][0][self._pairs][z[:, None], z]
+        return self._drawn_graph(rate, random), z
