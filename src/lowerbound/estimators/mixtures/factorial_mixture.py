@@ -16,34 +16,48 @@ from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior
 from lowerbound.estimators.programmed import Programmed, padded
 from lowerbound.run.method import COUNT, is_count, is_size
 
+MOST = 4096  # combinations: each row has a probability of every one
+FEW = f"a whole number of at least 1, with n_components ** n_factors of at most {MOST}"
+
 
 def factorial(x: Any, prior: dict[str, Any], M: int, K: int) -> None:
     """z_nm ~ Categorical(pi_m) for each factor m; x_nd ~ Normal(sum_m mu_m[z_nm]_d, 1 / tau_d).
 
-    A site a factor, so that rows are updated together and the factors of a row one after the other.
+    The values of a row are one site, the number of their combination: they depend on each other
+    given the row, and so they do in q.
     """
     n, D = x.shape
     with numpyro.plate("columns", D, dim=-1):
         tau = numpyro.sample("tau", dist.Gamma(prior["shape"], prior["rate"]))
-    concentration = jnp.broadcast_to(prior["concentration"], (K,))
-    mean = jnp.zeros(())
-    for m in range(M):
-        pi = numpyro.sample(f"pi {m}", dist.Dirichlet(concentration))
-        with numpyro.plate("values", K, dim=-2), numpyro.plate("columns", D, dim=-1):
-            mu = numpyro.sample(f"mu {m}", dist.Normal(0.0, prior["spread"]))
-        with numpyro.plate("rows", n, dim=-2):
-            z = numpyro.sample(f"z {m}", dist.Categorical(pi))[:, 0]
-        mean = mean + mu[z]
-    with numpyro.plate("rows", n, dim=-2), numpyro.plate("columns", D, dim=-1):
-        numpyro.sample("x", dist.Normal(mean, 1 / jnp.sqrt(tau)), obs=x)
+        with numpyro.plate("factors", M, dim=-3), numpyro.plate("values", K, dim=-2):
+            mu = numpyro.sample("mu", dist.Normal(0.0, prior["spread"]))
+    with numpyro.plate("factors", M):
+        pi = numpyro.sample("pi", dist.Dirichlet(jnp.broadcast_to(prior["concentration"], (K,))))
+    mean, share = jnp.zeros(()), jnp.ones(())
+    for m, values in enumerate(combinations(M, K)):
+        mean, share = mean + mu[m, values], share * pi[m, values]
+    with numpyro.plate("rows", n, dim=-2):
+        z = numpyro.sample("z", dist.Categorical(share))[:, 0]
+        with numpyro.plate("columns", D, dim=-1):
+            numpyro.sample("x", dist.Normal(mean[z], 1 / jnp.sqrt(tau)), obs=x)
+
+
+def combinations(M: int, K: int) -> np.ndarray:
+    """The value of each factor in each combination, (M, K ** M).
+
+    >>> combinations(2, 2).tolist()
+    [[0, 0, 1, 1], [0, 1, 0, 1]]
+    """
+    return np.indices((K,) * M).reshape(M, -1)
 
 
 class FactorialMixture(Programmed):
     """Rows with a value of each of several factors, whose means add up; noise is independent.
 
     x_n ~ Normal(mean + sum_m mu_m[z_nm], 1 / tau), with z_nm ~ Categorical(pi_m): n_factors times
-    n_components vectors say what a mixture needs n_components ** n_factors components for. A
-    constant that moves from one factor to another changes nothing; the prior divides it among them.
+    n_components vectors say what a mixture needs n_components ** n_factors components for. All
+    these combinations are looked at for each row. A constant that moves from one factor to another
+    changes nothing; the prior divides it among them.
     tol: sweeps stop when they change the ELBO by about so many nats. n_init: starts, of which the
     best ELBO is kept; they run together, and there are many optima. weight_concentration_prior: of
     the Dirichlet of each pi_m. NaN are entries that are missing.
@@ -99,7 +113,6 @@ class FactorialMixture(Programmed):
             "concentration": np.full(1, float(self.weight_concentration_prior)),
         }
         self._learn(factorial, x, prior, M=M, K=K, method=self._sweeps(x.size, self.n_init))
-        self.n_factors_ = M
         return self._describe()
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
@@ -122,9 +135,12 @@ class FactorialMixture(Programmed):
         """Q(z_m = k) of each row, (n, factors, K), with the means as fitted."""
         rows = self._rows(X, "predict_proba")
         with jax.enable_x64(True):
-            found = self._fitted("predict_proba").local(padded(rows))
-            parts = [np.asarray(found[f"z {m}"].probs) for m in range(self.n_factors_)]
-        return np.concatenate(parts, axis=1)[: len(rows)]
+            found = np.asarray(self._fitted("predict_proba").local(padded(rows))["z"].probs)
+        M, K = self.weights_.shape
+        shares = found[: len(rows)].reshape(-1, *(K,) * M)
+        axes = range(1, M + 1)
+        parts = [shares.sum(axis=tuple(a for a in axes if a != m)) for m in axes]
+        return np.stack(parts, axis=1)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log predictive density of each row, its values summed out."""
@@ -142,17 +158,16 @@ class FactorialMixture(Programmed):
         sites = [s for s, record in found.sites.items() if record["scope"] == "global"]
         count = len(padded(np.zeros(n_samples)))
         drawn = {s: a[:n_samples] for s, a in found.sample(count, self._seed(), sites).items()}
-        factors = range(self.n_factors_)
-        z = np.stack([drawn_components(drawn[f"pi {m}"], random) for m in factors], axis=1)
-        draws = np.arange(n_samples)
-        mean = self.mean_ + sum(drawn[f"mu {m}"][draws, z[:, m]] for m in factors)
+        parts = [drawn_components(pi, random) for pi in drawn["pi"].swapaxes(0, 1)]
+        z = np.stack(parts, axis=1)
+        chosen = drawn["mu"][np.arange(n_samples)[:, None], np.arange(z.shape[1]), z]
+        mean = self.mean_ + chosen.sum(axis=1)
         return mean + random.normal(size=mean.shape) / np.sqrt(drawn["tau"][:, 0]), z
 
     def _describe(self) -> Self:
         found = self._fitted("means_")
-        factors = range(self.n_factors_)
-        self.means_ = np.stack([np.asarray(found.mean(f"mu {m}")) for m in factors])
-        self.weights_ = np.stack([np.asarray(found.mean(f"pi {m}")) for m in factors])
+        self.means_ = np.asarray(found.mean("mu"))
+        self.weights_ = np.asarray(found.mean("pi"))
         self.covariances_ = 1.0 / np.asarray(found.mean("tau"))[0]
         return self
 
@@ -165,7 +180,7 @@ class FactorialMixture(Programmed):
         concentration = self.weight_concentration_prior
         self._check(
             ("n_components", is_count(self.n_components), COUNT),
-            ("n_factors", is_count(self.n_factors), COUNT),
+            ("n_factors", is_count(self.n_factors) and self._few(), FEW),
             ("n_init", is_count(self.n_init), COUNT),
             (
                 "weight_concentration_prior",
@@ -173,6 +188,9 @@ class FactorialMixture(Programmed):
                 "a number above 0",
             ),
         )
+
+    def _few(self) -> bool:
+        return int(self.n_components) ** int(self.n_factors) <= MOST
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

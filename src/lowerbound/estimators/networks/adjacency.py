@@ -48,6 +48,7 @@ class Links:
 
     @property
     def mean(self) -> float:
+        """That of the known links."""
         return float(self.values[self.known].mean()) if self.known.any() else 0.0
 
 
@@ -151,17 +152,18 @@ class Network(Programmed, ABC):
     # -- learning ---------------------------------------------------------------------------------
 
     def _starts(self, links: Links) -> Iterator[np.ndarray]:
-        """Blocks to start from: k-means of the leading singular vectors, each from another seed."""
+        """Blocks to start from: k-means of the leading singular vectors; every third by chance."""
         from sklearn.cluster import KMeans
 
         K, n, seed = int(self.n_components), len(links.values), self._seed()
         places = embedding(links, min(K, n - 1), self.directed)
-        random = np.random.default_rng(seed)
+        random, distinct = np.random.default_rng(seed), len(np.unique(places.round(9), axis=0))
         for number in range(int(self.n_init)):
-            if len(np.unique(places.round(9), axis=0)) <= K or number % 3 == 2:
+            if distinct < 2 or number % 3 == 2:
                 yield random.integers(K, size=n)
             else:
-                yield KMeans(K, n_init=1, random_state=seed + number).fit_predict(places)
+                means = KMeans(min(K, distinct), n_init=1, random_state=seed + number)
+                yield means.fit_predict(places.round(9))
 
     def _drawn_graph(self, rate: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Links drawn with these rates, (n, n); none of a node to itself."""

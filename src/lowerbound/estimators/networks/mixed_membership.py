@@ -51,7 +51,7 @@ def mixed_blocks(
 def newcomers(
     links: Any, known: Any, concentration: Any, rates: Any, K: int, likelihood: str
 ) -> None:
-    """theta ~ Dirichlet of each new node; it meets node j as z ~ theta, with rate P[z, j]."""
+    """Each new node has theta ~ Dirichlet, and meets node j as z ~ theta, with rate P[z, j]."""
     m, n = links.shape
     P = rates[0]
     with numpyro.plate("new", m, dim=-2):
