@@ -10,12 +10,17 @@ from sklearn.utils import estimator_checks
 from lowerbound.estimators import (
     ARDRegression,
     ExponentialFamilyMixture,
+    FactorialMixture,
     GaussianMixture,
     LinearRegression,
     LogisticRegression,
     MatrixFactorization,
+    MixedMembershipBlockModel,
+    MixtureOfExperts,
+    MixtureOfExpertsClassifier,
     PoissonRegression,
     ProbitRegression,
+    StochasticBlockModel,
 )
 from tests.estimators.contract import checked, run_check
 
@@ -29,15 +34,39 @@ class Counting(PoissonRegression):
         return super().fit(X, y)
 
 
+class Joined(StochasticBlockModel):
+    """Takes the kernels of the checks, which are real numbers, as links where they are large."""
+
+    def _read(self, X, *, reset, **rules):
+        return large(super()._read(X, reset=reset, **rules))
+
+
+class Shared(MixedMembershipBlockModel):
+    """And so does this one."""
+
+    def _read(self, X, *, reset, **rules):
+        return large(super()._read(X, reset=reset, **rules))
+
+
+def large(X):
+    dense = X if isinstance(X, np.ndarray) else X.toarray()
+    return np.where(np.isnan(dense), np.nan, dense > 1.0)
+
+
 @checked(
     ARDRegression(),
     Counting(),
     ExponentialFamilyMixture(2),
+    FactorialMixture(2, n_init=2),
     GaussianMixture(2, covariance_type="diag"),
+    Joined(2, n_init=1),
     LinearRegression(),
     LogisticRegression(),
     MatrixFactorization(2),
+    MixtureOfExperts(2, n_init=1),
+    MixtureOfExpertsClassifier(2, n_init=1),
     ProbitRegression(),
+    Shared(2, n_init=1),
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     """`check` is scikit-learn's, and raises what it finds."""
