@@ -10,7 +10,9 @@ test, and both are printed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import math
 import multiprocessing
 import os
@@ -50,7 +52,9 @@ def work(pipe: Any, source: str, name: str, folder: str) -> None:
         peak, began = Peak(), time.process_time()
         fit = lb.fit(program.model, **program.data)
         seconds = time.process_time() - began
-        grown, cost = peak.grown, fit.plan.cost
+        grown = peak.grown
+        with contextlib.redirect_stdout(io.StringIO()):
+            cost = lb.explain(program.model, **program.data).cost  # of the rung that is tried first
         expected = (math.nan, math.nan) if cost is None else (cost.seconds, cost.megabytes)
         pipe.send(Foretold(name, fit.method, expected[0], seconds, expected[1], grown))
     except Exception as error:
@@ -79,7 +83,7 @@ def of_tree(tree: Path, pattern: str, limit: float) -> Iterator[Foretold]:
     limits = Limits(fit=limit, program=limit, processor=True)
     with tempfile.TemporaryDirectory(prefix="costs-") as logs:
         for program in of_numpyro(tree, pattern):
-            for row in rows_of(program, limits, (), Path(logs)):
+            for row in rows_of(program, limits, ("explain",), Path(logs)):
                 if row.model:
                     yield Foretold(
                         f"{row.program}:{row.ordinal}:{row.model}",
