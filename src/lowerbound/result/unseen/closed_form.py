@@ -25,7 +25,7 @@ from lowerbound.errors import LowerboundError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, Summand, energy, gradient, inputs_of
 from lowerbound.model import trace_model
-from lowerbound.result.new_rows import Rows
+from lowerbound.result.unseen.new_rows import Rows
 
 NUMBERS_AT_ONCE = 100_000  # categories x numbers of a factor x rows
 
