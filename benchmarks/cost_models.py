@@ -1,6 +1,6 @@
 """A dozen programs whose fits are hard to foretell: many numbers, many starts, many rows.
 
-They are of `benchmarks.costs` alone; no constant of the library was set by one of them alone.
+They are of `benchmarks.costs` alone; the counts of Gaussians were set with some of them in view.
 """
 
 from __future__ import annotations

@@ -94,9 +94,10 @@ def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> floa
     sizes = draw_sizes(method, size)
     shares = (1.0, 1.0, min(size / LAST_AT, 1.0))
     staged = sum(map(math.prod, zip(sizes, STEPS, shares, strict=False)))
-    full = method.chosen_rank(size) == "full"
-    named = isinstance(method, GaussianMethod) and size <= MOST_TRIED
-    tried = named and sites_to_try(counted.continuous.model, method, full)
+    tried: tuple[str, ...] = ()
+    if isinstance(method, GaussianMethod) and size <= MOST_TRIED:
+        full = method.chosen_rank(size) == "full"
+        tried = sites_to_try(counted.continuous.model, method, full)
     return _started(method, size) + staged + TRIED * sizes[0] * bool(tried) + MEASURE
 
 
