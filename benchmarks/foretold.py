@@ -36,7 +36,7 @@ class Foretold:
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is of the half, by its name, that is to be kept aside when constants are set."""
+        """Whether it is of the half, by its name, to be kept aside when constants are set."""
         return bool(zlib.crc32(self.program.encode()) % 2)
 
     @property
