@@ -17,7 +17,8 @@ import numpy as np
 from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
-from lowerbound.methods.hierarchy.predictors import Expected, Law, Normals, Predictors
+from lowerbound.methods.hierarchy.joint_terms import positive
+from lowerbound.methods.hierarchy.predictors import Expected, Law, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 TOLERANCE = 3e-5  # nats that a solution may be below the best, which its mean and sd hardly show
@@ -32,10 +33,11 @@ SMALLEST = 1e-10  # of the curvatures that stand in for those that are not posit
 
 @dataclass(frozen=True, eq=False)
 class _At:
-    """Predictors at one theta: the entries of A, the offsets."""
+    """Predictors at one theta: the entries of A, and those of lines, the offsets."""
 
     t: np.ndarray
     entries: np.ndarray
+    lines: np.ndarray
     offset: np.ndarray
 
 
@@ -72,7 +74,8 @@ class GivenHyperparameters:
     def of(cls, predictors: Predictors) -> GivenHyperparameters:
         """Find the pattern of P, and how it is eliminated."""
         one = predictors
-        gram = _reduced(one) or gram_pattern(one.rows, one.columns, one.count, one.size)
+        columns = one.columns[one.joint.entry]
+        gram = _reduced(one) or gram_pattern(one.joint.row, columns, one.lines, one.size)
         return cls(one, gram, Pattern.of(gram.rows, gram.columns, one.size, one.groups))
 
     @property
@@ -100,7 +103,9 @@ class GivenHyperparameters:
         """The solution at t; None where there is none."""
         with np.errstate(all="ignore"):
             zero = np.zeros(self.predictors.size)
-            at = _At(t, self.predictors.entries(t), self.predictors.at(t, zero))
+            entries = self.predictors.entries(t)
+            lines = entries[self.predictors.joint.entry]
+            at = _At(t, entries, lines, self.predictors.at(t, zero))
             if not (np.isfinite(at.entries).all() and np.isfinite(at.offset).all()):
                 return None
             exact = self.predictors.is_quadratic
@@ -175,7 +180,7 @@ class GivenHyperparameters:
 
     def _mode(self, at: _At) -> _Gaussian | None:
         """Newton's steps to a mode, with the curvature there."""
-        still = np.zeros(self.predictors.count)
+        still = np.zeros(self.predictors.lines)
         loc = np.zeros(self.predictors.size)
         here = self.predictors.expected(at.t, at.offset, still)
         if not np.isfinite(here.value):
@@ -201,7 +206,10 @@ class GivenHyperparameters:
 
     def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
         """The precision that the expected curvatures make, without negative ones if need be."""
-        for curvature in (here.curvature, _positive(here.curvature)):
+        curvature = here.curvature
+        for turn in range(2):
+            if turn:
+                curvature = positive(self.predictors.joint, curvature, SMALLEST)
             precision = self._products(at, curvature)
             factor = self._factor(precision)
             if factor is not None:
@@ -217,7 +225,7 @@ class GivenHyperparameters:
         """A' W A."""
         if isinstance(self.gram, Reduced):
             return self.gram.values(weights)
-        return self.gram.values(at.entries, weights)
+        return self.gram.values(at.lines, weights)
 
     def _at(
         self,
@@ -237,7 +245,7 @@ class GivenHyperparameters:
             if factor.error:  # estimates that do not err in the trace of P P^-1, as L does not
                 trace = float((self.gram.multiplicity * precision) @ covariance)
                 covariance = covariance * (len(loc) / trace)
-            spread = self.gram.quadratic(at.entries, covariance)
+            spread = self.gram.quadratic(at.lines, covariance)
             variance = covariance[self.pattern.stage.diagonal]
         spread = np.maximum(spread, 0.0)
         expected = self.predictors.expected(at.t, mean, spread)
@@ -267,7 +275,8 @@ class GivenHyperparameters:
             assert found.covariance is not None
             covariance = (gram.multiplicity * found.covariance)[gram.place]
             pairs = gram.first, gram.second, gram.owner
-        normals, law = Normals(found.mean, np.sqrt(found.spread)), Law(found.loc, covariance, pairs)
+        law = Law(found.loc, covariance, pairs)
+        normals = self.predictors.normals(found.mean, found.spread)
         return self.predictors.by_theta(at.t, normals, found.expected, law)
 
 
@@ -295,10 +304,3 @@ def _left(before: float, gain: float) -> float:
     """
     share = gain / before if before > 0 else math.nan
     return gain * share / (1.0 - share) if share < STEADY else gain
-
-
-def _positive(curvature: np.ndarray) -> np.ndarray:
-    """Curvatures with those that are not positive replaced by small ones."""
-    least = SMALLEST * max(float(curvature.max(initial=0.0)), 1e-300)
-    positive: np.ndarray = np.maximum(curvature, least)
-    return positive
