@@ -40,6 +40,8 @@ RULES: dict[str, Rule] = {
     **multiplied.RULES,
 }
 
+LONGEST = 1_000  # steps that hand on numbers: the covariance along them is dense
+
 # Names of jitted functions that say less than the primitive inside them.
 _ANONYMOUS = {"<lambda>", "_where", "clip", "fn", "f", "_einsum", "jit"}
 
@@ -79,7 +81,7 @@ class _Interpreter:
         if name == "scan" and sites_of(*inputs):
             scan = Scan(equation.params, [bool(sites_of(o)) for o in inputs])
             order = scan.order()
-            if order is not None:
+            if order is not None and not (scan.length > LONGEST and scan.hands_on_numbers):
                 return self.side_by_side(scan, order, equation, inputs)
         rule = RULES.get(name) or elementwise.rule_of_operation(name)
         if rule is None:

@@ -47,6 +47,13 @@ class Scan:
             left = [slot for slot in left if slot not in free]
         return found
 
+    @property
+    def hands_on_numbers(self) -> bool:
+        """Whether what is touched and carried are numbers, not states."""
+        slots = [s for s in range(self.carries) if self.touched[self.fixed + s]]
+        avals = self.body.in_avals[self.fixed : self.fixed + self.carries]
+        return any(jnp.issubdtype(avals[slot].dtype, jnp.inexact) for slot in slots)
+
     def parts(self, inputs: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Constants, what the first step is handed, and what is scanned over, in order."""
         fixed, carried = list(inputs[: self.fixed]), list(inputs[self.fixed :][: self.carries])
