@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pictures paper test test-slow test-matrix bench bench-posteriordb lint format typecheck clean
+.PHONY: help setup demo docs pictures paper test suite test-slow test-matrix bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -47,7 +47,11 @@ paper: setup
 	  $(BIN)/python examples/paper/$$study.py || exit 1; done
 	$(BIN)/python examples/paper/images.py --rows 10000 --seconds 600 $(if $(IMAGES),--images $(IMAGES))
 
-test: lint typecheck
+# All at once: linters and mypy have one process each, and would leave the other cores idle.
+test: setup
+	@$(MAKE) --no-print-directory --jobs=3 lint typecheck suite
+
+suite: setup
 	$(BIN)/python -m pytest -n 2
 	$(BIN)/python -m pytest -n 2 --doctest-modules src/lowerbound
 

@@ -25,6 +25,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.reporting import report
@@ -49,6 +50,7 @@ __all__ = [
     "Comparison",
     "Delta",
     "Details",
+    "Enumeration",
     "Fit",
     "Formula",
     "Gaussian",

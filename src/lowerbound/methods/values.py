@@ -19,6 +19,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.run.method import Method, Settings
@@ -35,6 +36,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     Laplace,
     Delta,
     ScoreFunctions,
+    Enumeration,
     EM,
     Integrated,
 )
