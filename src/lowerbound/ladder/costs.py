@@ -42,6 +42,7 @@ from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
+from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Memoized
@@ -320,6 +321,10 @@ class _Program:
         held = 8.0 * directions * sparsity.size + self.batch_bytes
         return Work(1.5 * work.operations, numbers, steps * factor, held)
 
+    def summed_over(self, _: Enumeration) -> Work:
+        """Every density in every state, once, and the probabilities of the states."""
+        return Work(300.0 + 4 * self.operations, 4.0 * self.numbers * self.states)
+
     def batches(self, method: SVI | Memoized) -> Work:
         """Minibatches: steps over some of the rows."""
         structure = derived(self.model).structure
@@ -348,5 +353,6 @@ _RULES: Final[Mapping[type[Method], Callable[[_Program, Any], Work | None]]] = {
     Given: _Program.grid,
     Integrated: _Program.hierarchy,
     Over: _Program.partly,
+    Enumeration: _Program.summed_over,
     UnconstrainedMethod: _Program.gaussian,  # type: ignore[type-abstract]
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import jax
 import numpy as np
 import numpyro
@@ -19,11 +21,17 @@ from tests.methods.hierarchy.written import WRITTEN
 STEP = 1e-4
 
 
+@cache
+def read(name: str) -> Predictors:
+    """Read once, and compiled once, for all tests."""
+    written = WRITTEN[name]
+    with jax.enable_x64(True):
+        return predictors_of(trace_model(written.program, (), written.data, None))
+
+
 @pytest.fixture(scope="module", params=list(WRITTEN))
 def case(request):
-    written = WRITTEN[request.param]
-    with jax.enable_x64(True):
-        return written, predictors_of(trace_model(written.program, (), written.data, None))
+    return WRITTEN[request.param], read(request.param)
 
 
 def vectors(one: Predictors, seed: int):
@@ -108,12 +116,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
     ],
 )
 def test_two_ways_to_write_one_model_have_the_same_surface(names):
-    surfaces = []
-    for name in names:
-        written = WRITTEN[name]
-        with jax.enable_x64(True):
-            model = trace_model(written.program, (), written.data, None)
-            surfaces.append(GivenHyperparameters.of(predictors_of(model)))
+    surfaces = [GivenHyperparameters.of(read(name)) for name in names]
     t = np.array([-0.4, 0.2, 0.3])[: surfaces[0].predictors.dimension]
     values = [surface(t, (), False).value for surface in surfaces]
     exact = surfaces[0].predictors.is_quadratic
@@ -122,9 +125,7 @@ def test_two_ways_to_write_one_model_have_the_same_surface(names):
 
 def test_the_precision_of_a_field_has_entries_between_neighbours_alone():
     for name in ("area", "field_by_matrix"):
-        written = WRITTEN[name]
-        with jax.enable_x64(True):
-            one = predictors_of(trace_model(written.program, (), written.data, None))
+        one = read(name)
         gram = GivenHyperparameters.of(one).gram
         start = one.size - 12  # the field comes last
         inside = (gram.columns >= start) & (gram.rows != gram.columns)

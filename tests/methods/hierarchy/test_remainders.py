@@ -52,7 +52,7 @@ def test_what_the_bound_misses_given_theta(surface, log_tau):
     log_p, mean, square = given(log_tau)
     gap = log_p - solved.value
     assert gap > 0
-    # 4,096 draws: standard errors of 1% of what is missed and of 0.01 sds.
+    # Exact of single effects, but for what a table of 49 places says of far tails.
     assert found.missed == pytest.approx(gap, rel=0.1, abs=2e-3)
     sd = np.sqrt(square - mean**2)
     corrected = solved.loc + found.shift * np.sqrt(solved.variance)

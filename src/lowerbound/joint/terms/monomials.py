@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.terms.complements import is_one, without_complements
 from lowerbound.joint.terms.domain import MATRIX
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.functions import raised as raised_expression
@@ -32,22 +33,6 @@ def monomial(value: Value) -> tuple[Value, tuple[Factor[Atom], ...]] | None:
     return replace(value, terms=(replace(term, latents=()),)), term.latents
 
 
-def one_minus(value: Value) -> Factor[Atom] | None:
-    """The factor p when the value is 1 - p for an element p of a unit-interval site."""
-    if len(value.terms) != 2:
-        return None
-    one, minus = sorted(value.terms, key=lambda term: len(term.latents))
-    if one.latents or one.constants or one.coefficient != 1.0:
-        return None
-    if minus.constants or minus.coefficient != -1.0 or len(minus.latents) != 1:
-        return None
-    (factor,) = minus.latents
-    atom = factor.atom
-    if atom.domain.complemented and atom.function == "power" and atom.parameter == 1.0:
-        return factor
-    return None
-
-
 def with_atom(value: Value, factor: Factor[Atom], **changes: Any) -> Value:
     """A value of the same axes whose only term is the changed atom at the factor's index."""
     changed = Factor(replace(factor.atom, **changes), factor.index)
@@ -61,9 +46,12 @@ def power(operand: Operand, exponent: float) -> Value | Poison:
         return operand if isinstance(operand, Value | Poison) else lift(operand)
 
     def inner(value: Value) -> Value | Poison | None:
-        complement = one_minus(value)
-        if complement is not None:
-            return with_atom(value, complement, function="power1m", parameter=exponent)
+        complements, rest = without_complements(value)
+        if complements:
+            raised_ones = [
+                with_atom(value, p, function="power1m", parameter=exponent) for p in complements
+            ]
+            return times(*raised_ones, *([] if is_one(rest) else [power(rest, exponent)]))
         split = monomial(value)
         if split is not None:
             raised = _raise(split[1], exponent)
@@ -114,9 +102,10 @@ def logarithm(operand: Operand) -> Value | Poison:
     """The log of a monomial of positive latents is a sum of their logs."""
 
     def inner(value: Value) -> Value | Poison | None:
-        complement = one_minus(value)
-        if complement is not None:
-            return with_atom(value, complement, function="log1m", parameter=1.0)
+        complements, rest = without_complements(value)
+        if complements:
+            logs = [with_atom(value, p, function="log1m", parameter=1.0) for p in complements]
+            return add(*logs, *([] if is_one(rest) else [logarithm(rest)]))
         split = monomial(value)
         if split is None:
             return None

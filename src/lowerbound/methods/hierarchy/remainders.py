@@ -3,9 +3,10 @@
 At the Gaussian of the largest ELBO, log p - log q = L + R, and R is a sum over predictors, and
 over clusters of those that meet, of functions without a constant, a linear and a quadratic part:
 expanded in Hermite polynomials they begin at the third. They are tabulated. Of one number u of z,
-exp of the expected R of its own predictors given u corrects the density of u. What the bound
-misses is log E exp R: of groups of rows as far as one number of z says, the rest to second order,
-by draws.
+exp of the expected R of its own predictors given u corrects the density of u. What the bound misses
+is log E exp R: of groups of rows as far as one number of z says, the rest to second order. The
+covariances of functions of normals with a correlation c are sums over their Hermite coefficients of
+each order n times c^n (Mehler 1866); where predictors meet, draws have them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from lowerbound.methods.hierarchy.surface import Solved
 PLACES = np.linspace(-6.0, 6.0, 49)  # of a number, in its own sds
 WEIGHTS = np.exp(-0.5 * PLACES**2) / np.exp(-0.5 * PLACES**2).sum()
 NODES = 7  # of what is beside a number of z in a predictor
+ORDERS = range(3, 8)  # of Hermite polynomials that the places resolve; the rest is as of the next
+AT_ONCE = 512  # rows whose correlations with others are held together
 DRAWS, FEWER = 4096, 1024
-MOST = 1_000  # numbers of z, whose covariance is dense here
 MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
 EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
+MOST = 1_000  # numbers of z, whose covariance is dense here
 FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
 POINTS, MOST_POINTS = 14, 40  # values of theta at which it is looked at; of a single number
 FIRST = 3  # of them, that tell whether it matters
@@ -146,17 +149,17 @@ def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None
         along = along.beside(more, len(curved))
         touched = np.concatenate([touched, own])
     shift, stretch = _moments(along.sum_by(d))
-    normal = _normal(DRAWS if DRAWS * len(touched) <= MOST_NUMBERS else FEWER, d)
     label = np.where(touched, touched.sum(axis=0), math.inf).argmin(axis=1)
     groups = along.only(label).sum_by(d)
-    groups, normal_of = groups[:, np.unique(label)], unit[:, np.unique(label)]
-    if len(clusters):
-        whole = _left(one, solved.t, mean, half, normal)
-    else:
-        whole = _read(table[:, curved], normal @ scaled).sum(axis=1)
-    parts = _read(groups, normal @ normal_of)
+    groups = groups[:, np.unique(label)]
     alone = np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum()
-    missed = float(alone + 0.5 * (whole.var() - parts.var(axis=0).sum()))
+    apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
+    if len(clusters):
+        normal = _normal(DRAWS if DRAWS * len(touched) <= MOST_NUMBERS else FEWER, d)
+        whole = float(_left(one, solved.t, mean, half, normal).var())
+    else:
+        whole = _variance(table[:, curved], scaled)
+    missed = float(alone) + 0.5 * (whole - apart)
     return Remainder(missed, shift, stretch) if math.isfinite(missed) else None
 
 
@@ -192,6 +195,25 @@ def _read(table: np.ndarray, x: np.ndarray) -> np.ndarray:
     share, rows = where - below, np.arange(x.shape[1])
     found: np.ndarray = (1.0 - share) * table[below, rows] + share * table[below + 1, rows]
     return found
+
+
+def _variance(table: np.ndarray, scaled: np.ndarray) -> float:
+    """Of the sum of R's parts, functions of standard normals with correlations scaled' scaled."""
+    hermite = np.polynomial.hermite_e.hermevander(PLACES, ORDERS.stop)
+    factorials = np.cumprod([1.0, *range(1, ORDERS.stop + 1)])
+    coefficients = (hermite / np.sqrt(factorials) * WEIGHTS[:, None]).T @ table
+    known = coefficients[ORDERS.start : ORDERS.stop]
+    rest = np.maximum(WEIGHTS @ table**2 - (known**2).sum(axis=0), 0.0)
+    each = np.concatenate([known, [np.copysign(np.sqrt(rest), coefficients[-1])]])
+    total = 0.0
+    for begin in range(0, table.shape[1], AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        correlation = scaled[:, some].T @ scaled
+        power = correlation * correlation
+        for own in each:
+            power *= correlation
+            total += float(own[some] @ (power @ own))
+    return total
 
 
 def _normal(count: int, d: int) -> np.ndarray:
