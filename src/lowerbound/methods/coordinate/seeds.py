@@ -70,7 +70,7 @@ class Seeds:
 
     def _shape(self, state: State) -> tuple[int, int, Any]:
         indicator = state.means[self.number]["indicator"]
-        rows = self.engine.family.families[self.number].batch_shape[0]
+        rows = self.engine.joint.blocks[self.number].elements
         return rows, indicator.shape[-1], indicator.dtype
 
     def scores(self, state: State) -> Array:
@@ -82,7 +82,7 @@ class Seeds:
     def given(self, indicator: Array, state: State) -> State:
         """The factors of all rows, given responsibilities."""
         shape = state.means[self.number]["indicator"].shape
-        own = {"indicator": indicator.reshape(shape)}
+        own = self.engine.family.families[self.number].assigned(indicator.reshape(shape))
         state = state.replaced(self.number, state.naturals[self.number], own)
         for number in reversed(self._others):
             state = self._updated(state, number)
