@@ -5,7 +5,7 @@ The assertions are scikit-learn's: a check raises where one fails, as a planted 
 
 import numpy as np
 import pytest
-from sklearn.utils import estimator_checks
+from sklearn.utils import ClassifierTags, estimator_checks
 
 from lowerbound.estimators import (
     ARDRegression,
@@ -34,23 +34,33 @@ class Counting(PoissonRegression):
         return super().fit(X, y)
 
 
-class Joined(StochasticBlockModel):
-    """Takes the kernels of the checks, which are real numbers, as links where they are large."""
+class Kernels:
+    """Takes the kernels of the checks, which are real numbers, as links where they are large.
+
+    The check of sparse input takes whatever has `predict_proba` for a classifier, and asks for its
+    number of classes; no estimator of nodes is one.
+    """
 
     def _read(self, X, *, reset, **rules):
         return large(super()._read(X, reset=reset, **rules))
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags
 
-class Shared(MixedMembershipBlockModel):
-    """And so does this one."""
 
-    def _read(self, X, *, reset, **rules):
-        return large(super()._read(X, reset=reset, **rules))
+class Joined(Kernels, StochasticBlockModel):
+    """Blocks of the large kernels."""
+
+
+class Shared(Kernels, MixedMembershipBlockModel):
+    """Shares in blocks of the large kernels."""
 
 
 def large(X):
     dense = X if isinstance(X, np.ndarray) else X.toarray()
-    return np.where(np.isnan(dense), np.nan, dense > 1.0)
+    return np.where(np.isnan(dense) | (dense < 0), dense, dense > 1.0)
 
 
 @checked(

@@ -113,8 +113,10 @@ class Network(Programmed, ABC):
         apart = ~np.eye(len(values), dtype=bool)
         if self.directed:
             return Links(values, known & apart)
-        if (values != values.T).any() or (known != known.T).any():
-            i, j = np.argwhere((values != values.T) | (known != known.T))[0]
+        # What is known in one of its two places is known.
+        values, known = np.where(known, values, values.T), known | known.T
+        if (values != values.T).any():
+            i, j = np.argwhere(values != values.T)[0]
             raise ArgumentError(
                 f"{name} got an adjacency matrix that is not symmetric: entries ({i}, {j}) and "
                 f"({j}, {i}) differ.\nExpected a symmetric one, or directed=True."
@@ -133,8 +135,10 @@ class Network(Programmed, ABC):
             i, j = np.argwhere(wrong)[0]
             kind = "whole numbers of 0 or more" if counts else "0 and 1"
             other = "" if counts else ', or likelihood="poisson" for counts'
+            lead = "Negative values in data: " if values[i, j] < 0 else ""
             raise ArgumentError(
-                f"{type(self).__name__} got a link of {values[i, j]:g} from node {i} to node {j}.\n"
+                f"{lead}{type(self).__name__} got a link of {values[i, j]:g} from node {i} to "
+                f"node {j}.\n"
                 f"Expected {kind}; NaN where it is unknown{other}."
             )
         return Links(values, known)
