@@ -5,17 +5,22 @@ The assertions are scikit-learn's: a check raises where one fails, as a planted 
 
 import numpy as np
 import pytest
-from sklearn.utils import estimator_checks
+from sklearn.utils import ClassifierTags, estimator_checks
 
 from lowerbound.estimators import (
     ARDRegression,
     ExponentialFamilyMixture,
+    FactorialMixture,
     GaussianMixture,
     LinearRegression,
     LogisticRegression,
     MatrixFactorization,
+    MixedMembershipBlockModel,
+    MixtureOfExperts,
+    MixtureOfExpertsClassifier,
     PoissonRegression,
     ProbitRegression,
+    StochasticBlockModel,
 )
 from tests.estimators.contract import checked, run_check
 
@@ -29,15 +34,49 @@ class Counting(PoissonRegression):
         return super().fit(X, y)
 
 
+class Kernels:
+    """Takes the kernels of the checks, which are real numbers, as links where they are large.
+
+    The check of sparse input takes whatever has `predict_proba` for a classifier, and asks for its
+    number of classes; no estimator of nodes is one.
+    """
+
+    def _read(self, X, *, reset, **rules):
+        return large(super()._read(X, reset=reset, **rules))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags
+
+
+class Joined(Kernels, StochasticBlockModel):
+    """Blocks of the large kernels."""
+
+
+class Shared(Kernels, MixedMembershipBlockModel):
+    """Shares in blocks of the large kernels."""
+
+
+def large(X):
+    dense = X if isinstance(X, np.ndarray) else X.toarray()
+    return np.where(np.isnan(dense) | (dense < 0), dense, dense > 1.0)
+
+
 @checked(
     ARDRegression(),
     Counting(),
     ExponentialFamilyMixture(2),
+    FactorialMixture(2, n_init=2),
     GaussianMixture(2, covariance_type="diag"),
+    Joined(2, n_init=1),
     LinearRegression(),
     LogisticRegression(),
     MatrixFactorization(2),
+    MixtureOfExperts(2, n_init=1),
+    MixtureOfExpertsClassifier(2, n_init=1),
     ProbitRegression(),
+    Shared(2, n_init=1),
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     """`check` is scikit-learn's, and raises what it finds."""

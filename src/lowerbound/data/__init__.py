@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from lowerbound.data.studies import (
+from lowerbound.data.posteriordb import (
     BasketballDrive,
     Dogs,
     Earnings,

@@ -15,10 +15,17 @@ from lowerbound.estimators.lda import LatentDirichletAllocation
 from lowerbound.estimators.lda_settings import Inference
 from lowerbound.estimators.matrix_factorization import MatrixFactorization
 from lowerbound.estimators.mixtures.exponential_mixture import ExponentialFamilyMixture
+from lowerbound.estimators.mixtures.factorial_mixture import FactorialMixture
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior, GaussianMixture
+from lowerbound.estimators.networks.block_model import StochasticBlockModel
+from lowerbound.estimators.networks.mixed_membership import MixedMembershipBlockModel
 from lowerbound.estimators.regressions.ard_regression import ARDRegression
 from lowerbound.estimators.regressions.linear_regression import LinearRegression
 from lowerbound.estimators.regressions.logistic_regression import LogisticRegression
+from lowerbound.estimators.regressions.mixture_of_experts import (
+    MixtureOfExperts,
+    MixtureOfExpertsClassifier,
+)
 from lowerbound.estimators.regressions.poisson_regression import PoissonRegression
 from lowerbound.estimators.regressions.probit_regression import ProbitRegression
 
@@ -27,8 +34,12 @@ __all__ = [
     "GaussianMixture",
     "ComponentPrior",
     "ExponentialFamilyMixture",
+    "FactorialMixture",
     "LatentDirichletAllocation",
     "Inference",
+    # Networks
+    "StochasticBlockModel",
+    "MixedMembershipBlockModel",
     # Factors
     "MatrixFactorization",
     # Regressions
@@ -37,4 +48,6 @@ __all__ = [
     "LogisticRegression",
     "ProbitRegression",
     "PoissonRegression",
+    "MixtureOfExperts",
+    "MixtureOfExpertsClassifier",
 ]

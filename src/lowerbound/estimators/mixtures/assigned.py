@@ -36,6 +36,17 @@ def component_weights(concentration: Any, K: int, process: bool) -> Any:
     return jnp.concatenate([v, jnp.ones(1)]) * jnp.concatenate([jnp.ones(1), left])
 
 
+def drawn_components(weights: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A component for each row of weights (n, K), drawn by them.
+
+    >>> drawn_components(np.array([[0.0, 1.0], [1.0, 0.0]]), np.random.default_rng(0))
+    array([1, 0])
+    """
+    cumulated = weights.cumsum(axis=1)
+    below = random.random((len(weights), 1)) * cumulated[:, -1:] > cumulated
+    return np.minimum(below.sum(axis=1), weights.shape[1] - 1)
+
+
 class Mixture(Programmed, ABC):
     """Rows of K components: what holds whatever the distribution of a component is."""
 
@@ -154,9 +165,7 @@ class Mixture(Programmed, ABC):
         sites = [s for s, record in found.sites.items() if record["scope"] == "global"]
         count = len(padded(np.zeros(n_samples)))
         drawn = {s: a[:n_samples] for s, a in found.sample(count, self._seed(), sites).items()}
-        cumulated = self._drawn_weights(drawn).cumsum(axis=1)
-        below = random.random((n_samples, 1)) * cumulated[:, -1:] > cumulated
-        z = np.minimum(below.sum(axis=1), self._components() - 1)
+        z = drawn_components(self._drawn_weights(drawn), random)
         return self._drawn_rows(drawn, z, random), z
 
     @abstractmethod

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import Jitted, jit
-from lowerbound.family.sparse.chunks import Chunks
+from lowerbound.family.sparse.uneven_sums import Chunks
 from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
 from lowerbound.family.sparse.twins import Twins
 

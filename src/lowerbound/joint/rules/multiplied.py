@@ -10,8 +10,7 @@ import numpy as np
 from jax import lax
 
 from lowerbound.joint.rules.structural import concatenate, poisoned_shape, reshape, slice_axis
-from lowerbound.joint.terms.complements import without_complements
-from lowerbound.joint.terms.monomials import monomial, with_atom
+from lowerbound.joint.terms.monomials import monomial, with_atom, without_complements
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, lift, times
 
 Outcome = Value | Poison

@@ -21,9 +21,9 @@ from lowerbound.methods.coordinate.progress import (
     Progress,
 )
 from lowerbound.methods.coordinate.sweeping import Sweeping
+from lowerbound.methods.growth.changes import COARSE, KINDS, Standpoint
 from lowerbound.methods.growth.growing import ONE, Growing
 from lowerbound.methods.growth.partition import HELD, Partition
-from lowerbound.methods.growth.proposals import COARSE, KINDS, Standpoint
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.posterior import Move
 from lowerbound.run.planned import Trace

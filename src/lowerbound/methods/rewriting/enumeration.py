@@ -22,7 +22,7 @@ from lowerbound.model.dependence import digest
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Row, outline
 from lowerbound.result.posterior import History, Restart
-from lowerbound.rewrite.summing.counts import bounded, first_counts, unbounded
+from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.run.method import Method

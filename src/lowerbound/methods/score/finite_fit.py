@@ -33,7 +33,7 @@ from lowerbound.methods.score.windows import Ascending, Parameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
 from lowerbound.result.posterior import History
-from lowerbound.rewrite.summing.counts import MOST
+from lowerbound.rewrite.summing.endless_counts import MOST
 from lowerbound.rewrite.summing.enumerated import discrete_sites
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Planned, Trace

@@ -21,7 +21,7 @@ from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
-from lowerbound.rewrite.summing.counts import first_counts
+from lowerbound.rewrite.summing.endless_counts import first_counts
 from lowerbound.rewrite.summing.enumerated import discrete_parents, discrete_sites
 from lowerbound.rewrite.summing.finite import Finite, Group, is_listable, row_axes
 

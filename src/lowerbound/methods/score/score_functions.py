@@ -31,7 +31,7 @@ from lowerbound.methods.score.logit_gradients import draw_cells
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.score.windows import Ascending, Parameters, point, window
 from lowerbound.result.answer import Stop
-from lowerbound.rewrite.summing.counts import counts_for
+from lowerbound.rewrite.summing.endless_counts import counts_for
 from lowerbound.rewrite.summing.finite import Finite
 
 FIRST_STEPS, STEPS, LAST_STEPS = 40, 100, 500  # of a start, of a window, averaged at the end
