@@ -82,7 +82,8 @@ def measure(name: str, design: Design, peer: bool) -> list[float]:
 
     gram = step("pairs, once", lambda: gram_pattern(rows, columns.ravel(), count, size), 1)
     pattern = step("pattern, once", lambda: Pattern.of(gram.rows, gram.columns, size, groups), 1)
-    products = step("A' W A", lambda: gram.values(entries, weights))
+    pairs = step("products of entries", lambda: gram.products(entries))
+    products = step("A' W A", lambda: gram.values(pairs, weights))
     precision = products + (gram.rows == gram.columns)
     factor: Factor = step("factor, log-determinant", lambda: pattern.factor(precision))
     rhs = np.random.default_rng(1).normal(size=(size, 8))
@@ -90,7 +91,7 @@ def measure(name: str, design: Design, peer: bool) -> list[float]:
     step("solve, eight", lambda: factor.solve(rhs))
     step("draws, eight", lambda: factor.coloured(rhs))
     covariance = step("covariances", factor.covariance)
-    step("diagonal of A C A'", lambda: gram.quadratic(entries, covariance))
+    step("diagonal of A C A'", lambda: gram.quadratic(pairs, covariance))
     if peer:
         lower = coo_array((precision, (gram.rows, gram.columns)), (size, size)).tocsc()
         whole = (lower + lower.T).tocsc()

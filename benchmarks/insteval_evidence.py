@@ -1,6 +1,6 @@
 """The log evidence of InstEval's ratings, by importance sampling written out, and by a fit.
 
-    python -m benchmarks.insteval_evidence [--draws 1500]
+    python -m benchmarks.insteval_evidence [--draws 400]
 
 Nothing of the library is used for the first: given the four scales, y is Gaussian with covariance
 sigma^2 I + A Q A', and log p(y | scales) follows from a sparse matrix of which the students are
@@ -128,7 +128,7 @@ def by_draws(ratings: Ratings, draws: int) -> tuple[float, float, np.ndarray, np
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draws", type=int, default=1500)
+    parser.add_argument("--draws", type=int, default=400)
     given = parser.parse_args()
     if not (SHARED / "insteval.npz").exists():
         print(f"(no {SHARED.name}/insteval.npz: nothing to compare)")

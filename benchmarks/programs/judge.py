@@ -89,7 +89,7 @@ def described(fit: Any) -> dict[str, Any]:
 
 
 def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit) -> None:
-    """Seconds of `lb.explain` after the fit, and what it says."""
+    """Seconds of `lb.explain` after the fit, and what it says, the costs of its rung included."""
     import lowerbound as lb
 
     model, kwargs = without_reserved(model, kwargs)
@@ -103,6 +103,8 @@ def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: E
             emit(outcome="exception", reason=f"explain: {one_line(error)}")
             return
     emit(explained=time.perf_counter() - began, plan=said.getvalue() or str(plan))
+    if plan.cost is not None:  # that of the rung that is tried first
+        emit(expected=plan.cost.seconds, expected_mb=plan.cost.megabytes)
 
 
 def compared(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.costs import FACTOR
+from benchmarks.foretold import FACTOR, is_near
 from benchmarks.posteriordb import WITHIN
 
 MIXED = 1.05  # the R-hat up to which NUTS counts as a reference
@@ -63,11 +63,6 @@ class Row:
         return f"{text} {self.reason or self.unjudged or '; '.join(self.warned)}"[:230]
 
 
-def foretold(found: float, expected: float) -> bool:
-    """Whether an estimate is right to the factor."""
-    return 1 / FACTOR <= found / expected <= FACTOR
-
-
 NUMBERS = f"{'s':>7s} {'NUTS s':>7s} {'score':>7s} {'R-hat':>5s}"
 HEADING = f"{'program:model':58s} {'outcome':9s} {NUMBERS} rung"
 
@@ -86,8 +81,8 @@ def summary(rows: Sequence[Row]) -> str:
     known = [row for row in ended if math.isfinite(row.expected)]
     if known:
         lines.append(f"within a factor of {FACTOR:g} of what was expected, of {len(known)} rows: ")
-        lines[-1] += f"{sum(foretold(r.cpu, r.expected) for r in known)} by processor seconds, "
-        memory = [foretold(max(r.megabytes, LEAST), max(r.expected_mb, LEAST)) for r in known]
+        lines[-1] += f"{sum(is_near(r.cpu, r.expected) for r in known)} by processor seconds, "
+        memory = [is_near(max(r.megabytes, LEAST), max(r.expected_mb, LEAST)) for r in known]
         lines[-1] += f"{sum(memory)} by megabytes (those below {LEAST} count as {LEAST})"
     judged = [row for row in ended if row.judged]
     if judged:

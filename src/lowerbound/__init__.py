@@ -20,10 +20,12 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.growth.growing import Growing
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.reporting import report
@@ -48,10 +50,12 @@ __all__ = [
     "Comparison",
     "Delta",
     "Details",
+    "Enumeration",
     "Fit",
     "Formula",
     "Gaussian",
     "Given",
+    "Growing",
     "Integrated",
     "Laplace",
     "Memoized",

@@ -6,11 +6,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions.transforms import OrderedTransform
 
 import lowerbound as lb
-from lowerbound.cost import products_computed
-from lowerbound.ladder.costs import SUMMED_OUT, work_of
-from lowerbound.methods.gaussian.target import counts_of
+from lowerbound.cost import Work, products_computed
+from lowerbound.ladder.costs import work_of
+from lowerbound.ladder.counted import DIFFERENTIATED, DRAWN, JUDGED, MORE, UNHURRIED, Counted
+from lowerbound.ladder.exchangeable import exchangeable
+from lowerbound.ladder.gaussian_work import IN_ANY_CASE, few_points
+from lowerbound.methods.gaussian.target import Target, counts_of
 from lowerbound.methods.rewriting.augmenting import augmented_problem
 from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.run.problem import Problem
@@ -56,7 +60,7 @@ def test_more_rows_more_numbers_and_more_nodes_cost_more():
             return work_of(Problem(model, args), method)
 
         short = work(recursion, SERIES, method=lb.Gaussian())
-        long = work(recursion, np.tile(SERIES, 50), method=lb.Gaussian())
+        long = work(recursion, np.tile(SERIES, 100), method=lb.Gaussian())
         assert long.numbers > 3 * short.numbers
         grid = work(schools, SIGMA, EFFECTS, method=lb.Given(("tau",)))
         finer = work(schools, SIGMA, EFFECTS, method=lb.Given(("mu", "tau")))
@@ -83,7 +87,8 @@ def test_long_programs_and_more_starts_cost_more():
         one, two, six = (work(SERIES[:4], lb.CAVI(restarts=n)) for n in (1, 2, 6))
         start = two.numbers - one.numbers  # what judges the fit is done once
         assert six.numbers == pytest.approx(one.numbers + 5 * start)
-        assert 0.8 * one.numbers < start < one.numbers
+        judged = Counted(Problem(written_out, (SERIES[:4],))).judged(Work(0.0)).numbers
+        assert one.numbers == pytest.approx(start + judged)
 
 
 def test_what_judges_a_fit_is_part_of_it():
@@ -102,7 +107,42 @@ def test_what_judges_a_fit_is_part_of_it():
         both, alone = (
             work_of(Problem(program, (SERIES,)), lb.CAVI()) for program in (mixture, only_discrete)
         )
-    assert both.operations > alone.operations + SUMMED_OUT
+    assert both.operations > alone.operations + JUDGED
+
+
+def regression(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
+
+
+def test_a_dear_density_is_looked_at_at_fewer_points():
+    """As the verdict does: so many seconds of an ordinary core, and some draws at any price."""
+
+    def points(rows):
+        counted = Counted(Problem(regression, (np.ones((rows, 3)), np.ones(rows))))
+        work = counted.judged(Work(0.0))
+        return work.numbers / (UNHURRIED * counted.density.numbers)
+
+    with jax.enable_x64(True):
+        few, many, most = (points(rows) for rows in (10, 100_000, 10_000_000))
+    assert few == DRAWN[1] + MORE[1]
+    assert most < many < few
+    assert most == pytest.approx(DRAWN[0], rel=0.5)
+
+
+def test_what_judges_a_fit_is_counted_on_the_unconstrained_density():
+    """A transform that the program does not write, such as to a simplex, is a part of log p."""
+
+    def shares(y):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.ones(4)))
+        numpyro.sample("y", dist.Multinomial(10, p), obs=y)
+
+    with jax.enable_x64(True):
+        counted = Counted(Problem(shares, (np.array([1, 2, 3, 4]),)))
+        found = counted.judged(Work(0.0)).operations
+    assert counted.density.operations > counted.operations
+    assert found == JUDGED + DIFFERENTIATED * counted.density.operations
 
 
 def test_starts_of_several_kinds_take_longer_to_compile():
@@ -145,21 +185,87 @@ def test_gaussian_factors_cost_the_cube_of_their_numbers(size):
         assert flops(1) == 0.0
 
 
-def test_a_gaussian_of_many_numbers_takes_more_steps_than_one_of_few():
-    """A draw costs products in proportion to the square of the dimension: how many are drawn."""
+def hidden(x, y):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([2, 12]).to_event(2))
+    v = numpyro.sample("v", dist.Normal(0.0, 1.0).expand([12]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(jnp.tanh(x[:, None] * w[0] + w[1]) @ v, 0.3), obs=y)
 
-    def coupled(y):
-        z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([len(y)]).to_event(1))
-        numpyro.sample("y", dist.StudentT(4.0, jnp.sin(z) * z[0], 1.0).to_event(1), obs=y)
 
-    def draws(size):
-        return work_of(Problem(coupled, (SERIES[:size],)), lb.Gaussian()).flops / size**2
+def labelled(x, y):
+    """As `hidden`, with units that have places of their own."""
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([2, 12]).to_event(2))
+    v = numpyro.sample("v", dist.Normal(0.0, 1.0).expand([12]).to_event(1))
+    place = jnp.linspace(-1.0, 1.0, 12)
+    with numpyro.plate("rows", len(y)):
+        unit = jnp.tanh(x[:, None] * w[0] + w[1] + place)
+        numpyro.sample("y", dist.Normal(unit @ v, 0.3), obs=y)
 
+
+def in_order(y):
+    mu = numpyro.sample(
+        "mu", dist.TransformedDistribution(dist.Normal(jnp.zeros(3), 1.0), OrderedTransform())
+    )
+    law = dist.MixtureSameFamily(dist.Categorical(jnp.ones(3) / 3), dist.Normal(mu, 0.5))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", law, obs=y)
+
+
+def in_any_order(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    law = dist.MixtureSameFamily(dist.Categorical(jnp.ones(3) / 3), dist.Normal(mu, 0.5))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", law, obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "can"),
+    [
+        (hidden, (SERIES, SERIES), True),
+        (labelled, (SERIES, SERIES), False),
+        (in_any_order, (SERIES,), True),
+        (in_order, (SERIES,), False),
+        (schools, (SIGMA, EFFECTS), False),
+        (recursion, (SERIES,), False),
+    ],
+)
+def test_components_can_be_exchanged_where_nothing_tells_them_apart(model, args, can):
     with jax.enable_x64(True):
-        few, some, many, most = (draws(size) for size in (2, 4, 36, 40))
-    assert some < 1.2 * few  # as many steps, from more points
-    assert many > 5 * some
-    assert most < 1.2 * many  # at the limits of the steps
+        assert exchangeable(Problem(model, args).model) is can
+
+
+def test_components_that_can_be_exchanged_cost_what_the_limits_of_an_ascent_allow():
+    x = np.tile(SERIES, 20)
+    with jax.enable_x64(True):
+        same, apart = (work_of(Problem(m, (x, x)), lb.Gaussian()) for m in (hidden, labelled))
+    assert same.numbers > 5 * apart.numbers
+
+
+def test_coordinates_that_are_tried_cost_steps():
+    with jax.enable_x64(True):
+        problem = Problem(schools, (SIGMA, EFFECTS))
+        some, none = (
+            work_of(problem, lb.Gaussian(noncentred=sites)) for sites in ("auto", ("theta",))
+        )
+    assert some.flops > 1.2 * none.flops  # in proportion to the points
+
+
+def test_the_points_of_an_ascent_are_those_foretold_within_a_factor_of_three(monkeypatch):
+    """Counted, not timed: the same on every machine."""
+    evaluated = []
+
+    def counting(target, vectors, few=False):
+        evaluated.append(len(vectors))
+        return own(target, vectors, few)
+
+    own = Target.__call__
+    monkeypatch.setattr(Target, "__call__", counting)
+    with lb.computing(verdicts=False):
+        lb.fit(recursion, SERIES, method=lb.Gaussian())
+    with jax.enable_x64(True):
+        counted = Counted(Problem(recursion, (SERIES,)))
+        foretold = few_points(counted, lb.Gaussian(), 3)
+    assert foretold / 3 < sum(evaluated) < 3 * foretold
 
 
 def test_a_gaussian_of_one_site_costs_less_than_one_of_all():
@@ -174,7 +280,7 @@ def test_a_gaussian_of_one_site_costs_less_than_one_of_all():
         problem = Problem(partly, (SERIES,))
         whole, part = (work_of(problem, m) for m in (lb.Gaussian(), lb.Over(("w",))))
         large = work_of(Problem(partly, (np.tile(SERIES, 5),)), lb.Over(("w",)))
-    assert part.numbers < 0.5 * whole.numbers
+    assert part.numbers - IN_ANY_CASE < 0.5 * (whole.numbers - IN_ANY_CASE)
     assert large.flops > 100 * part.flops
 
 

@@ -79,6 +79,12 @@ TEXTS = [
         "of it undetermined.\nExpected a proper posterior. Give 'mu', 'tau' a proper prior.",
     ),
     (
+        errors.ImpossibleDataError(("a", "b")),
+        "The density of the data is zero, or no number, at every value of 'a', 'b'.\n"
+        "Expected values at which the data are possible. Correct the data, or the zeros and "
+        "bounds in the densities of the program.",
+    ),
+    (
         errors.NoFiniteBoundError(8),
         "The ELBO is finite at none of 8 starting points of the Gaussian.\nExpected a point where "
         "it is. Give one with lb.Over(..., lb.Gaussian(init={site: value, ...})).",

@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowerbound.family.sparse import gram as module
 from lowerbound.family.sparse.gram import gram_pattern
 
 
@@ -23,13 +22,14 @@ def test_agrees_with_dense_products(made):
     rows, columns, count, size, rng = made
     entries, weights = rng.normal(size=len(rows)), rng.normal(size=count)
     gram = gram_pattern(rows, columns, count, size)
+    products = gram.products(entries)
     matrix, found = np.zeros((count, size)), np.zeros((size, size))
     np.add.at(matrix, (rows, columns), entries)
-    found[gram.rows, gram.columns] = gram.values(entries, weights)
+    found[gram.rows, gram.columns] = gram.values(products, weights)
     np.testing.assert_allclose(found, np.tril(matrix.T @ (weights[:, None] * matrix)), atol=1e-12)
     root = rng.normal(size=(size, size))
     covariance = root @ root.T
-    variances = gram.quadratic(entries, covariance[gram.rows, gram.columns])
+    variances = gram.quadratic(products, covariance[gram.rows, gram.columns])
     np.testing.assert_allclose(
         variances, np.einsum("ni,ij,nj->n", matrix, covariance, matrix), atol=1e-11
     )
@@ -50,22 +50,10 @@ def test_has_each_pair_once(made):
     expected = {(i, j) for i in range(len(rows)) for j in range(i, len(rows)) if rows[i] == rows[j]}
     assert {(min(pair), max(pair)) for pair in pairs} == expected
     np.testing.assert_array_equal(rows[gram.first], gram.owner)
+    assert (np.diff(gram.owner) >= 0).all()
     both = np.stack([columns[gram.first], columns[gram.second]])
     np.testing.assert_array_equal(gram.rows[gram.place], both.max(axis=0))
     np.testing.assert_array_equal(gram.columns[gram.place], both.min(axis=0))
-
-
-def test_does_some_pairs_at_once(monkeypatch):
-    rng = np.random.default_rng(0)
-    rows, columns = rng.integers(0, 40, 200), rng.integers(0, 30, 200)
-    entries, weights = rng.normal(size=200), rng.normal(size=40)
-    whole = gram_pattern(rows, columns, 40, 30)
-    expected, covariance = whole.values(entries, weights), rng.normal(size=len(whole.rows))
-    variances = whole.quadratic(entries, covariance)
-    monkeypatch.setattr(module, "_AT_ONCE", 7)
-    some = gram_pattern(rows, columns, 40, 30)
-    np.testing.assert_allclose(some.values(entries, weights), expected, rtol=1e-12)
-    np.testing.assert_allclose(some.quadratic(entries, covariance), variances, rtol=1e-12)
 
 
 def test_counts_are_small_integers():

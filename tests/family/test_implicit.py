@@ -8,9 +8,10 @@ import pytest
 
 from lowerbound.compute.threads import one_thread
 from lowerbound.errors import IllConditionedError
-from lowerbound.family.sparse import elimination, implicit, independent_sets
+from lowerbound.family.sparse import elimination, implicit, independent_sets, stages
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.implicit import Implicit
+from lowerbound.family.sparse.on_device import DeviceFactor
 
 Design = tuple[np.ndarray, np.ndarray]  # A, and the site of each column
 
@@ -150,7 +151,29 @@ def test_the_slope_of_the_log_determinant_is_a_trace_with_the_covariances(draw):
 
 
 @pytest.mark.parametrize("draw", DESIGNS)
-def test_none_where_not_positive_definite(draw):
+def test_an_accelerator_computes_what_the_host_does(draw, monkeypatch):
+    pattern, precision = made(draw)
+    values = values_of(pattern, precision)
+    host = pattern.factor(values)
+    monkeypatch.setattr(stages, "has_accelerator", lambda: True)
+    device = pattern.factor(values)
+    assert isinstance(device, DeviceFactor)
+    assert device.log_det == pytest.approx(host.log_det, rel=1e-12)
+    assert device.error == pytest.approx(host.error, rel=1e-6)
+    assert device.variance_error == pytest.approx(host.variance_error, rel=1e-6)
+    rhs = np.random.default_rng(1).normal(size=(pattern.size, 3))
+    near = {"rtol": 1e-8, "atol": 1e-9}
+    np.testing.assert_allclose(device.solve(rhs), host.solve(rhs), **near)
+    np.testing.assert_allclose(device.solve(rhs[:, 0]), host.solve(rhs[:, 0]), **near)
+    np.testing.assert_allclose(device.coloured(rhs), host.coloured(rhs), **near)
+    np.testing.assert_allclose(device.variance(), host.variance(), **near)
+    np.testing.assert_array_equal(device.covariance(), host.covariance())
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize("draw", DESIGNS)
+def test_none_where_not_positive_definite(draw, accelerated, monkeypatch):
+    monkeypatch.setattr(stages, "has_accelerator", lambda: accelerated)
     pattern, precision = made(draw)
     values = values_of(pattern, precision)
     diagonal = np.flatnonzero(pattern.rows == pattern.columns)

@@ -59,7 +59,9 @@ def test_the_sums_are_those_over_rows(drawn):
     np.testing.assert_array_equal(found.rows, gram.rows)
     np.testing.assert_array_equal(found.columns, gram.columns)
     ahead = weights(rng, label, own, 1)[0]
-    np.testing.assert_allclose(found.values(ahead), gram.values(entries, ahead), atol=1e-12)
+    np.testing.assert_allclose(
+        found.values(ahead), gram.values(gram.products(entries), ahead), atol=1e-12
+    )
     assert 0 < found.pairs <= 4 * len(gram.rows)
 
 
@@ -77,7 +79,7 @@ def test_average_variances_have_the_sums_of_each_class(drawn, several):
     )
     spread, variance = found.spread(ahead, factor)
     gram = gram_pattern(rows, columns, COUNT, SIZE)
-    exact = gram.quadratic(entries, factor.covariance())
+    exact = gram.quadratic(gram.products(entries), factor.covariance())
     for number in np.unique(label):
         own_rows = label == number
         np.testing.assert_allclose(

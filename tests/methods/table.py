@@ -112,6 +112,7 @@ WAYS = (
     # Coordinate ascent
     Way("CAVI", lb.CAVI(), zoo.LINE),
     Way("CAVI, restarts", lb.CAVI(restarts=3), zoo.CLUSTERS),
+    Way("Growing", lb.Growing(), zoo.CLUSTERS, alike="CAVI, restarts"),
     Way("CAVI, blocks", lb.CAVI(blocks=[("beta",), ("tau",)]), zoo.LINE, alike="CAVI"),
     Way("CAVI, quadrature", lb.CAVI(), zoo.LOGISTIC, alike="CAVI"),
     Way("CAVI, given one scalar", lb.Given(("tau",)), zoo.SCHOOLS),
@@ -235,12 +236,15 @@ WAYS = (
         alike="Gaussian, non-centred",
     ),
     Way("Gaussian, summed out", lb.Gaussian(starts=2), zoo.TAILS, "estimates"),
+    # Discrete sites alone
+    Way("Enumeration", lb.Enumeration(), zoo.CULPRIT),
     # Hyperparameters integrated
     Way("Integrated", lb.Integrated(), zoo.SPREAD, "other"),
     # Parameters by gradients
     Way("EM", lb.EM(), zoo.DECODER, "other"),
     # The ladder
     Way("auto: exact", "auto", zoo.LINE, rung="exact", alike="CAVI"),
+    Way("auto: exact sums", "auto", zoo.CULPRIT, rung="exact", alike="Enumeration"),
     Way(
         "auto: conditioned", "auto", zoo.SCHOOLS, rung="conditioned", alike="CAVI, given one scalar"
     ),
@@ -309,6 +313,7 @@ EVERY = tuple(way.name for way in WAYS)
 GRIDS = ("CAVI, given one scalar", "CAVI, given two scalars")
 EXACT_PARAMETERS = ("CAVI, parameters", "CAVI, parameters, one too many", "auto: parameters")
 INTEGRATED = ("Integrated", "auto: integrated")
+SUMS = ("Enumeration", "auto: exact sums")
 GRADIENTS = ("EM", "auto: parameters by gradients")
 GAUSSIANS = (
     *(name for name in EVERY if name.startswith("Gaussian")),
@@ -328,6 +333,8 @@ REFUSED: Listed = {
             *GAUSSIANS,
             *GRADIENTS,
             *INTEGRATED,
+            *SUMS,
+            "Growing",
             "auto: conditioned",
         ),
     },
@@ -338,11 +345,12 @@ REFUSED: Listed = {
     "densities": {ROWLESS: ("Gaussian, structured",)},
     "saves alone": {
         "by non-centred coordinates": ("Gaussian, non-centred", "Gaussian, centring chosen"),
-        "pass them to lb.load": ("Gaussian, summed out", "auto: summed out"),
+        "pass them to lb.load": ("Gaussian, summed out", "auto: summed out", *SUMS),
     },
     "local": {
         ROWLESS: ("Gaussian, structured",),
         "of new rows have no factor of their own: they enter 'y' through": ("auto: integrated",),
+        "they are summed over together with 'who', which all rows share": SUMS,
         "The model has no local latent sites": tuple(
             way.name for way in WAYS if not way.example.local and way.name != "Gaussian, structured"
         ),

@@ -181,6 +181,15 @@ def spikes(x, y=None):
         numpyro.sample("y", dist.Normal((x @ z) * curve[-1], 0.5), obs=y)
 
 
+def culprit(y):
+    """What witnesses have seen, and say: all that is latent is discrete."""
+    who = numpyro.sample("who", dist.Categorical(jnp.array([0.5, 0.3, 0.2])))
+    numpyro.deterministic("first", who == 0)
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Bernoulli(jnp.array([0.2, 0.5, 0.9])[who]))
+        numpyro.sample("y", dist.Poisson(jnp.array([1.0, 6.0])[z]), obs=y)
+
+
 def factors(y, K=2):
     """Counts with a rate that is a sum of products, and more numbers than a Gaussian is for."""
     beta = numpyro.sample("beta", dist.Gamma(2.0, 1.0).expand([K]).to_event(1))
@@ -307,6 +316,14 @@ TAILS = Example(
     _gap("mu"),
     local=("z",),
     **_grid(60.0, 2401),
+)
+CULPRIT = Example(
+    culprit,
+    {"y": np.array([5, 1, 0, 4, 2, 0, 6, 8])},
+    {"who": (), "z": (8,)},
+    {"first": lambda draws: draws["who"] == 0},
+    outcomes=COUNTS,
+    local=("z",),
 )
 SWITCHES = Example(
     switches,

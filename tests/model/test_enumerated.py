@@ -358,18 +358,6 @@ def test_a_support_that_discrete_values_decide_is_refused():
     )
 
 
-def test_a_program_of_discrete_sites_alone_is_refused():
-    def model(y):
-        k = numpyro.sample("k", dist.Bernoulli(0.5))
-        numpyro.sample("y", dist.StudentT(3.0, k, 1.0), obs=y)
-
-    text, _ = refusal(model, Y)
-    assert text == (
-        "All latent sites are discrete: 'k'.\n"
-        "Expected a continuous site that is left when these are summed out. Fit them by lb.CAVI()."
-    )
-
-
 # ---------------------------------------------------------------------------------------------
 # What rows share is computed once
 # ---------------------------------------------------------------------------------------------

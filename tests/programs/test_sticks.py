@@ -115,3 +115,51 @@ def test_an_unknown_concentration():
     families = {row.site: row.family for row in plan.rows}
     assert plan.exact
     assert (families["alpha"], families["v"]) == ("Free", "Beta")
+
+
+def scalar_sites(k):
+    """A stick a site, as programs without plates have them."""
+    return [numpyro.sample(f"v{i}", dist.Beta(1.0, ALPHA)) for i in range(k)]
+
+
+def written_out(v):
+    a, b, c = v
+    return jnp.stack([a, b * (1 - a), c * (1 - a) * (1 - b), (1 - a) * (1 - b) * (1 - c)])
+
+
+def by_what_is_left(v):
+    left, pieces = 1.0, []
+    for stick in v:
+        pieces.append(left * stick)
+        left = left * (1 - stick)
+    return jnp.array([*pieces, left])
+
+
+def halved(v):
+    a, b, c = v
+    return jnp.stack([2 * a, 2 * b * (1 - a), 2 * c * (1 - a - b + a * b)]) / 2
+
+
+@pytest.mark.parametrize("weights", [written_out, by_what_is_left])
+def test_sticks_that_are_sites_of_their_own(weights):
+    def model(i):
+        w = weights(scalar_sites(3))
+        with numpyro.plate("rows", len(i)):
+            numpyro.sample("i", dist.Categorical(w), obs=i)
+
+    i = I[I < 4]
+    counts = np.bincount(i, minlength=4)
+    after = counts[::-1].cumsum()[::-1]
+    evidence = betaln(1 + counts[:-1], ALPHA + after[1:]).sum() - 3 * betaln(1, ALPHA)
+    assert lb.explain(model, i).exact
+    assert lb.fit(model, i).elbo == pytest.approx(evidence, rel=1e-9)
+
+
+def test_logs_of_pieces_with_factors_and_constants():
+    def model(counts):
+        numpyro.factor("i", (counts * jnp.log(halved(scalar_sites(3)))).sum())
+
+    counts = np.array([3.0, 2.0, 1.0])
+    a, b = 1 + counts, ALPHA + np.array([3.0, 1.0, 0.0])
+    evidence = betaln(a, b).sum() - 3 * betaln(1, ALPHA)
+    assert lb.fit(model, counts).elbo == pytest.approx(evidence, rel=1e-9)

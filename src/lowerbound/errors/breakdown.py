@@ -67,6 +67,17 @@ def _lines(sites: Sequence[str]) -> str:
     return "".join(f"  {site}\n" for site in sites)
 
 
+class ImpossibleDataError(LowerboundError):
+    """The data have density zero whatever the values of the latent `sites`, which are discrete."""
+
+    def __init__(self, sites: Sequence[str]) -> None:
+        super().__init__(
+            f"The density of the data is zero, or no number, at every value of {quoted(sites)}.\n"
+            "Expected values at which the data are possible. Correct the data, or the zeros and "
+            "bounds in the densities of the program."
+        )
+
+
 class NoFiniteBoundError(LowerboundError):
     """The ELBO is finite at no start."""
 

@@ -14,10 +14,12 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.growth.growing import Growing
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.run.method import Method, Settings
@@ -25,6 +27,7 @@ from lowerbound.run.method import Method, Settings
 # A new method is its file, and a line here. Those that need an argument have no shorthand.
 METHODS: Final[tuple[type[Method], ...]] = (
     CAVI,
+    Growing,
     SVI,
     Memoized,
     Gaussian,
@@ -33,6 +36,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     Laplace,
     Delta,
     ScoreFunctions,
+    Enumeration,
     EM,
     Integrated,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -166,12 +166,15 @@ class Coordinates:
         )
         return jnp.concatenate([jnp.ravel(part) for part in parts.values()]), volume
 
-    def prior(self, normal: Array, data: Mapping[str, Any]) -> Array:
+    def prior(
+        self, normal: Array, data: Mapping[str, Any], sites: Sequence[str] | None = None
+    ) -> Array:
         """A vector u that the prior makes likely, for a standard normal vector; 0: its median.
 
-        Sites whose quantiles are not known in closed form are placed around their mean.
+        Sites whose quantiles are not known in closed form are placed around their mean. `sites`:
+        the parts of u that are wanted, in their order; by default all.
         """
-        return self._inverse(self._run(data, AtQuantile(self.split(normal))), data)
+        return self._inverse(self._run(data, AtQuantile(self.split(normal))), data, sites)
 
     def affine(self, parts: Mapping[str, Array], data: Mapping[str, Any], site: str) -> Affine:
         """The map z = loc + scale * u of a non-centred site, at u."""
@@ -194,9 +197,14 @@ class Coordinates:
         names = sorted(parts)
         return tuple(n for n in self.shapes if names.index(n) in found)
 
-    def _inverse(self, messages: Mapping[str, Message], data: Mapping[str, Any]) -> Array:
-        sites = [messages[name] for name in self.shapes]
-        parts = [self._bijection(site, data).inv(site["value"]) for site in sites]
+    def _inverse(
+        self,
+        messages: Mapping[str, Message],
+        data: Mapping[str, Any],
+        sites: Sequence[str] | None = None,
+    ) -> Array:
+        wanted = [messages[name] for name in (self.shapes if sites is None else sites)]
+        parts = [self._bijection(site, data).inv(site["value"]) for site in wanted]
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
     def transform(self, site: str) -> Transform | None:

@@ -207,6 +207,8 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         family, parameters = marginal_of(fit, [*discrete, *extra])
         if discrete:
             summation = enumerated(model)
+            if len(summation.names) == len(model.latent):
+                raise UnjudgedError("all latent sites are discrete; lb.Enumeration() is exact")
             model = trace_model(summation.function, *summation.call)
         return Against(_target(model, family), family, parameters)
 

@@ -124,7 +124,8 @@ def test_discrete_sites_are_refused():
     assert str(caught.value) == (
         "All latent sites are discrete: 'k'.\n"
         "Expected a continuous site that is left when these are summed out. Fit them by "
-        "lb.CAVI(). Or use method=lb.ScoreFunctions(), which takes discrete sites entry by entry."
+        "lb.Enumeration(). Or use method=lb.ScoreFunctions(), which takes discrete sites entry by "
+        "entry."
     )
 
 

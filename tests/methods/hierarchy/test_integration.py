@@ -101,7 +101,8 @@ def test_solutions_on_straight_lines_are_foreseen():
 
     def solved(t):
         numbers = 1.0 + slopes @ t
-        return Solved(t, 0.0, None, numbers, numbers[:4], np.ones(5))
+        spread = numbers[:4].astype(np.float32)
+        return Solved(t, 0.0, None, numbers, np.ones(4), np.ones(5), spread=spread)
 
     known = [solved(t) for t in rng.normal(size=(9, 3))]
     evaluated = Evaluated(lambda *_: None, known)
@@ -110,7 +111,7 @@ def test_solutions_on_straight_lines_are_foreseen():
     assert nearest is evaluated.nearest(t)
     off, near = (np.abs(one.loc - solved(t).loc).max() for one in (ahead, nearest))
     assert off < 0.02 * near
-    assert np.abs(ahead.precision - solved(t).precision).max() < 0.02 * near
+    assert np.abs(ahead.spread - np.maximum(solved(t).spread, 0.0)).max() < 0.02 * near
     far = evaluated.starts(t + 50.0)
     assert far == [evaluated.nearest(t + 50.0)]  # nothing is foreseen from so far
 

@@ -107,6 +107,12 @@ class Summed:
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
+        if len(self.summation.names) == len(self.summation.model.latent):  # nothing else is latent
+
+            def exactly(weights: Weights, theta: Values, data: Values) -> Values:
+                return self.summation.probabilities(weights(theta, data))
+
+            return self._run("probabilities", exactly, {})
         numbers = sum(math.prod(g.table) for g in self.summation.groups)
         draws = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers)))
         theta = self.inner.sample(parameters, jax.random.key(0), (draws // BATCH * BATCH,))
@@ -164,7 +170,7 @@ class Summed:
             return tuple(jaxpr_as_fun(closed)(*jax.tree.leaves((dict(theta), dict(data)))))
 
         if key not in self.compiled:
-            count = len(next(iter(theta.values())))
+            count = max((len(array) for array in theta.values()), default=1)
             dear = count * numbers_computed(closed.jaxpr) > DEAR
             self.compiled[key] = (jit if dear else quickly)(partial(function, weights))
         found: Values = self.compiled[key](theta, *more, data)

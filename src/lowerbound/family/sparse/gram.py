@@ -1,19 +1,19 @@
 """A' W A for a sparse A whose pattern is fixed: its values, and the variances of A z.
 
 Pairs of entries of A in one row are listed once and for all. Both are sums over these pairs, linear
-in the weights and in the covariances, so that a caller can write them as traced sums as well.
+in the weights and in the covariances: products with one sparse matrix, and a caller can write them
+as traced sums as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 __all__ = ["Gram", "distinct", "gram_pattern"]
-
-_AT_ONCE = 2**20  # pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Gram:
     first: np.ndarray  # (pairs,)
     second: np.ndarray
     place: np.ndarray
-    owner: np.ndarray
+    owner: np.ndarray  # in order
     count: int  # rows of A
 
     @property
@@ -47,31 +47,30 @@ class Gram:
         """How often a symmetric matrix has each entry, (nnz,): twice off the diagonal."""
         return np.where(self.rows == self.columns, 1.0, 2.0)
 
-    def values(self, a_values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The entries of A' W A, (nnz,)."""
-        out = np.zeros(len(self.rows))
-        for some in self._parts():
-            np.add.at(out, self.place[some], self._products(a_values, some, weights, self.owner))
-        return out
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """Where the pairs of each row begin."""
+        counts = np.bincount(self.owner, minlength=self.count)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
-    def quadratic(self, a_values: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    def products(self, a_values: np.ndarray) -> Any:
+        """The matrix (count, nnz) of products of A's entries: its pairs, by rows.
+
+        Times weights from the left it is A' W A, times covariances the diagonal of A C A'.
+        """
+        from scipy.sparse import csr_array
+
+        both = np.take(a_values, self.first) * np.take(a_values, self.second)
+        shape = self.count, len(self.rows)
+        return csr_array((both.astype(np.float64, copy=False), self.place, self._begins), shape)
+
+    def values(self, products: Any, weights: np.ndarray) -> np.ndarray:
+        """The entries of A' W A, (nnz,), from the products of A's entries."""
+        return np.asarray(products.T @ weights)
+
+    def quadratic(self, products: Any, covariance: np.ndarray) -> np.ndarray:
         """The diagonal of A C A', (count,), from the entries of C at the pattern, (nnz,)."""
-        out = np.zeros(self.count)
-        twice = self.multiplicity * covariance
-        for some in self._parts():
-            np.add.at(out, self.owner[some], self._products(a_values, some, twice, self.place))
-        return out
-
-    def _parts(self) -> Iterator[slice]:
-        for begin in range(0, len(self.place), _AT_ONCE):
-            yield slice(begin, begin + _AT_ONCE)
-
-    def _products(
-        self, a_values: np.ndarray, some: slice, factor: np.ndarray, at: np.ndarray
-    ) -> np.ndarray:
-        products = np.take(a_values, self.first[some]) * np.take(a_values, self.second[some])
-        products *= np.take(factor, at[some])
-        return np.asarray(products, np.float64)
+        return np.asarray(products @ (self.multiplicity * covariance))
 
 
 def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -> Gram:
@@ -82,7 +81,7 @@ def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -
     >>> gram = gram_pattern(np.array([0, 0, 1]), np.array([0, 1, 1]), 2, 2)
     >>> gram.rows.tolist(), gram.columns.tolist()
     ([0, 1, 1], [0, 0, 1])
-    >>> gram.values(np.array([1.0, 2.0, 3.0]), np.ones(2)).tolist()
+    >>> gram.values(gram.products(np.array([1.0, 2.0, 3.0])), np.ones(2)).tolist()
     [1.0, 2.0, 13.0]
     """
     order = np.argsort(rows, kind="stable").astype(np.int32)
@@ -98,6 +97,9 @@ def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -
     keys = distinct(np.concatenate([diagonal, *met]))
     found = [part.pairs(keys, size) for part in parts] or [np.zeros((4, 0), np.int32)]
     first, second, place, owner = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+    if (owner[1:] < owner[:-1]).any():
+        by_row = np.argsort(owner, kind="stable")
+        first, second, place, owner = (part[by_row] for part in (first, second, place, owner))
     at = (keys // size).astype(np.int32), (keys % size).astype(np.int32)
     return Gram(*at, first, second, place, owner, count)
 

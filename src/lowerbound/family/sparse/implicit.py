@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from lowerbound.family.sparse.krylov import Krylov, lanczos
 from lowerbound.family.sparse.low_rank_inverse import Inverse
 from lowerbound.family.sparse.twins import Twins, met_by_many, together, twins_of
 
-__all__ = ["Implicit", "ImplicitFactor"]
+__all__ = ["Border", "HostBorder", "Implicit", "ImplicitFactor"]
 
 PROBES = 8
 ROUGHLY = 1e-4  # relative residual of probes, whose errors count squared
@@ -91,33 +91,65 @@ class Implicit:
         """Where W, of these columns row by row, has the blocks, but for entries on paper only."""
         return twins_of(self.blocks, (self.rows, self.columns), columns, real)
 
-    def factor(
-        self, values: np.ndarray, border: Any, twins: Sequence[Twins]
-    ) -> ImplicitFactor | None:
-        """Of P_RR with these values, and W; None where S is not positive definite."""
+    def whole(self, values: np.ndarray) -> Any:
+        """P_RR with these values, by rows."""
         from scipy.sparse import coo_array
 
-        padded = np.append(values, 0.0)
-        inverses, log_det = [], 0.0
-        for block in twins:
-            matrix = padded[block.own]
-            data = border.data[block.places]
-            n = block.members.shape[1]
-            for i in range(len(matrix)):
-                for j in range(i + 1):
-                    matrix[i, j] -= np.bincount(block.which, data[i] * data[j], minlength=n)
-            found = inverse_cholesky(matrix)
-            if found is None:
-                return None
-            inverses.append(found[0])
-            log_det += found[1]
         off = self.rows != self.columns
         at = (
             np.concatenate([self.rows, self.columns[off]]),
             np.concatenate([self.columns, self.rows[off]]),
         )
-        own = coo_array((np.append(values, values[off]), at), (self.size, self.size)).tocsr()
-        return _Preconditioned(self, own, border, tuple(twins), tuple(inverses), log_det).factor()
+        return coo_array((np.append(values, values[off]), at), (self.size, self.size)).tocsr()
+
+    def factor(
+        self, values: np.ndarray, border: Border, twins: Sequence[Twins]
+    ) -> ImplicitFactor | None:
+        """Of P_RR with these values, and W; None where S is not positive definite."""
+        padded = np.append(values, 0.0)
+        inverses, log_det = [], 0.0
+        for block in twins:
+            found = inverse_cholesky(padded[block.own] - border.within(block))
+            if found is None:
+                return None
+            inverses.append(found[0])
+            log_det += found[1]
+        return _Preconditioned(self, border, tuple(twins), tuple(inverses), log_det).factor()
+
+
+class Border(Protocol):
+    """What S needs of P_RR and W, wherever they are."""
+
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """S v = (P_RR - W' W) v."""
+        ...
+
+    def within(self, twins: Twins) -> np.ndarray:
+        """W' W within blocks of twins, the lower triangles of (b, b, n)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HostBorder:
+    """Both as sparse matrices, by rows."""
+
+    own: Any  # P_RR
+    matrix: Any  # W
+
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """S v."""
+        product: np.ndarray = self.own @ vectors - self.matrix.T @ (self.matrix @ vectors)
+        return product
+
+    def within(self, twins: Twins) -> np.ndarray:
+        """W' W within blocks of twins, the lower triangles of (b, b, n)."""
+        data = self.matrix.data[twins.places]
+        size, n = twins.members.shape
+        found = np.zeros((size, size, n))
+        for i in range(size):
+            for j in range(i + 1):
+                found[i, j] = np.bincount(twins.which, data[i] * data[j], minlength=n)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +157,7 @@ class _Preconditioned:
     """M = R^-1 S R^-T."""
 
     pattern: Implicit
-    own: Any  # P_RR, by rows
-    border: Any  # W, by rows
+    border: Border
     twins: tuple[Twins, ...]
     inverses: tuple[np.ndarray, ...]  # (b, b, n): R^-1 of the blocks
     log_det: float  # log |C|
@@ -160,12 +191,7 @@ class _Preconditioned:
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """M v."""
         inner = self.back(vectors)
-        return self.forward(self.times(inner))
-
-    def times(self, vectors: np.ndarray) -> np.ndarray:
-        """S v."""
-        product: np.ndarray = self.own @ vectors - self.border.T @ (self.border @ vectors)
-        return product
+        return self.forward(self.border.times(inner))
 
     def forward(self, vectors: np.ndarray) -> np.ndarray:
         """R^-1 v."""
@@ -237,8 +263,8 @@ class ImplicitFactor:
     error: float
 
     @property
-    def border(self) -> Any:
-        """W, by rows."""
+    def border(self) -> Border:
+        """P_RR and W."""
         return self.deflated.whole.border
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:

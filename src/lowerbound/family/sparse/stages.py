@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from lowerbound.family.sparse.fronts import Eliminated, Front
-from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
+from lowerbound.family.sparse.implicit import HostBorder, Implicit, ImplicitFactor
 from lowerbound.family.sparse.low_rank_inverse import Inverse
+from lowerbound.family.sparse.on_device import DeviceFactor, DeviceStage, has_accelerator
 from lowerbound.family.sparse.twins import Twins
 
 __all__ = ["Dense", "DenseFactor", "Factor", "Stage"]
@@ -94,8 +95,19 @@ class Stage:
     count: int  # values
     diagonal: np.ndarray  # (d,): those of the diagonal
 
-    def factor(self, values: np.ndarray) -> Factor | None:
+    def factor(self, values: np.ndarray) -> Factor | DeviceFactor | None:
         """The factor of the matrix; None where it is not positive definite."""
+        if isinstance(self.rest, Implicit) and has_accelerator():
+            return self.on_device.factor(values)
+        return self.factor_on_host(values)
+
+    @cached_property
+    def on_device(self) -> DeviceStage:
+        """What is there of a stage whose rest is implicit."""
+        return DeviceStage.of(self)
+
+    def factor_on_host(self, values: np.ndarray) -> Factor | None:
+        """The same by NumPy."""
         done = []
         left = np.zeros(self.rest.count)
         left[self.own_to] = values[self.own_from]
@@ -106,9 +118,10 @@ class Stage:
             if not isinstance(self.rest, Implicit):
                 front.reduce(eliminated, left)
             done.append(eliminated)
-        rest: Factor | DenseFactor | ImplicitFactor | None
+        rest: Factor | DeviceFactor | DenseFactor | ImplicitFactor | None
         if isinstance(self.rest, Implicit):
-            rest = self.rest.factor(left, self.border(done), self.twins)
+            border = HostBorder(self.rest.whole(left), self.border(done))
+            rest = self.rest.factor(left, border, self.twins)
         else:
             rest = self.rest.factor(left)
         if rest is None:
@@ -170,7 +183,7 @@ class Factor:
 
     stage: Stage
     done: tuple[Eliminated, ...]
-    rest: Factor | DenseFactor | ImplicitFactor
+    rest: Factor | DeviceFactor | DenseFactor | ImplicitFactor
     log_det: float
 
     @property
@@ -280,8 +293,9 @@ class Factor:
         if begin:
             rest = self.rest
             known = rest.border if isinstance(rest, ImplicitFactor) else None
+            matrix = known.matrix if isinstance(known, HostBorder) else None
             found.append(
-                (slice(0, begin), self.stage.border(self.done) if known is None else known)
+                (slice(0, begin), self.stage.border(self.done) if matrix is None else matrix)
             )
         for part in self.done[sparse:]:
             flat = part.outer.reshape(-1, part.outer.shape[-1])

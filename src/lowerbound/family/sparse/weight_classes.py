@@ -20,6 +20,7 @@ from lowerbound.family.sparse.stages import Factor
 __all__ = ["Classes", "Reduced", "reduced", "weight_classes"]
 
 MOST = 64  # classes
+MOSTLY = 0.5  # of all entries, from where on a product is written down with its zeros
 SAME = 1e-9  # relative difference of weights that move together
 
 
@@ -75,7 +76,7 @@ class Reduced:
     columns: np.ndarray
     classes: Classes
     design: Any  # A, by rows
-    places: tuple[np.ndarray | slice, ...]  # of each class, where its product has entries
+    places: tuple[np.ndarray | slice, ...]  # of each class, where its product is written down
     products: tuple[np.ndarray, ...]
 
     @property
@@ -122,7 +123,8 @@ class Reduced:
     @cached_property
     def _alone(self) -> list[bool]:
         """Whether a class has entries on the diagonal only."""
-        return [bool(self._diagonal[place].all()) for place in self.places]
+        both = zip(self.places, self.products, strict=True)
+        return [not product[~self._diagonal[place]].any() for place, product in both]
 
 
 def reduced(
@@ -147,8 +149,12 @@ def reduced(
     diagonal = np.arange(size, dtype=np.int64) * (size + 1)
     whole = distinct(np.concatenate([diagonal, *keys]))
     places: list[np.ndarray | slice] = []
-    for key in keys:
-        everywhere = len(key) == len(whole)
-        places.append(slice(None) if everywhere else np.searchsorted(whole, key))
+    for number, key in enumerate(keys):
+        place = np.searchsorted(whole, key)
+        if len(key) > MOSTLY * len(whole):  # adding zeros is quicker than looking for the others
+            full = np.zeros(len(whole))
+            full[place] = products[number]
+            products[number] = full
+        places.append(slice(None) if len(products[number]) == len(whole) else place)
     pairs = (whole // size).astype(np.int32), (whole % size).astype(np.int32)
     return Reduced(*pairs, classes, matrix, tuple(places), tuple(products))

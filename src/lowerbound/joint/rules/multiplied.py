@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from lowerbound.joint.rules.structural import concatenate, poisoned_shape, reshape, slice_axis
-from lowerbound.joint.terms.monomials import monomial, one_minus, with_atom
+from lowerbound.joint.terms.monomials import monomial, with_atom, without_complements
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, lift, times
 
 Outcome = Value | Poison
@@ -50,17 +50,19 @@ def _cumprod(operand: Operand, *, axis: int, reverse: bool, aval: Any, **_: Any)
 def _partial_products(value: Value, axis: int, reverse: bool = False) -> list[Outcome] | None:
     """The products up to each position of an axis, in the order of the positions."""
     size = value.shape[axis]
-    complement = one_minus(value)
-    if complement is not None:  # 1 - p as one number
-        value = with_atom(value, complement, function="power1m", parameter=1.0)
+    complements, rest = without_complements(value)
+    if complements:  # 1 - p as one number
+        ones = [with_atom(value, p, function="power1m", parameter=1.0) for p in complements]
+        product = times(*ones, rest)
+        value = value if isinstance(product, Poison) else product
     many = len(value.terms) if monomial(value) is None else 1
     if size > MOST_FACTORS or many**size > MOST_TERMS:
         return None
     order = range(size)[::-1] if reverse else range(size)
     found: dict[int, Outcome] = {}
-    product: Outcome | float = 1.0
+    so_far: Outcome | float = 1.0
     for place in order:
-        product = found[place] = times(product, slice_axis(value, axis, np.array([place])))
+        so_far = found[place] = times(so_far, slice_axis(value, axis, np.array([place])))
     return [found[place] for place in range(size)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -16,10 +17,11 @@ from lowerbound.joint.terms.functions import split_log
 from lowerbound.joint.terms.impossible import possible
 from lowerbound.joint.terms.indicators import elementwise, expose
 from lowerbound.joint.terms.indices import Array, is_static
-from lowerbound.joint.terms.labelled import Atom, Factor, Term
+from lowerbound.joint.terms.labelled import Atom, Factor, Term, factor_key
 from lowerbound.joint.terms.value import Operand, Poison, Value, add, constant, dense, lift, times
 
 OPERAND: Final[Tree] = ("operand", 0)
+MOST_TERMS = 64  # of a polynomial whose factors are looked for
 
 
 def monomial(value: Value) -> tuple[Value, tuple[Factor[Atom], ...]] | None:
@@ -30,22 +32,6 @@ def monomial(value: Value) -> tuple[Value, tuple[Factor[Atom], ...]] | None:
     if any(label not in value.labels for label in term.labels()):
         return None
     return replace(value, terms=(replace(term, latents=()),)), term.latents
-
-
-def one_minus(value: Value) -> Factor[Atom] | None:
-    """The factor p when the value is 1 - p for an element p of a unit-interval site."""
-    if len(value.terms) != 2:
-        return None
-    one, minus = sorted(value.terms, key=lambda term: len(term.latents))
-    if one.latents or one.constants or one.coefficient != 1.0:
-        return None
-    if minus.constants or minus.coefficient != -1.0 or len(minus.latents) != 1:
-        return None
-    (factor,) = minus.latents
-    atom = factor.atom
-    if atom.domain.complemented and atom.function == "power" and atom.parameter == 1.0:
-        return factor
-    return None
 
 
 def with_atom(value: Value, factor: Factor[Atom], **changes: Any) -> Value:
@@ -61,9 +47,12 @@ def power(operand: Operand, exponent: float) -> Value | Poison:
         return operand if isinstance(operand, Value | Poison) else lift(operand)
 
     def inner(value: Value) -> Value | Poison | None:
-        complement = one_minus(value)
-        if complement is not None:
-            return with_atom(value, complement, function="power1m", parameter=exponent)
+        complements, rest = without_complements(value)
+        if complements:
+            raised_ones = [
+                with_atom(value, p, function="power1m", parameter=exponent) for p in complements
+            ]
+            return times(*raised_ones, *([] if is_one(rest) else [power(rest, exponent)]))
         split = monomial(value)
         if split is not None:
             raised = _raise(split[1], exponent)
@@ -114,9 +103,10 @@ def logarithm(operand: Operand) -> Value | Poison:
     """The log of a monomial of positive latents is a sum of their logs."""
 
     def inner(value: Value) -> Value | Poison | None:
-        complement = one_minus(value)
-        if complement is not None:
-            return with_atom(value, complement, function="log1m", parameter=1.0)
+        complements, rest = without_complements(value)
+        if complements:
+            logs = [with_atom(value, p, function="log1m", parameter=1.0) for p in complements]
+            return add(*logs, *([] if is_one(rest) else [logarithm(rest)]))
         split = monomial(value)
         if split is None:
             return None
@@ -189,3 +179,62 @@ def _numpy_or_jax(name: str) -> Callable[..., Array]:
         return jax_result
 
     return function
+
+
+# -- the factors 1 - p of a polynomial, p an element of a unit interval: A - p A = (1 - p) A -------
+# Terms are multiplied out, so the weights of sticks that are sites of their own, v (1 - u) or
+# (1 - u)(1 - v), are sums; their logs and powers are those of the factors.
+
+
+def without_complements(value: Value) -> tuple[tuple[Factor[Atom], ...], Value]:
+    """The elements p with value = product of (1 - p) times the rest, and that rest."""
+    found: list[Factor[Atom]] = []
+    if len(value.terms) <= MOST_TERMS and len({_constants(term) for term in value.terms}) == 1:
+        while (split := _split(value)) is not None:
+            factor, value = split
+            found.append(factor)
+    return tuple(found), value
+
+
+def is_one(value: Value) -> bool:
+    """Whether a value is the number one."""
+    return len(value.terms) == 1 and not value.terms[0].factors and value.terms[0].coefficient == 1
+
+
+def _split(value: Value) -> tuple[Factor[Atom], Value] | None:
+    """One factor 1 - p and what is left: the terms without p are minus those with it, less p."""
+    if len(value.terms) % 2 or not all(set(t.labels()) <= set(value.labels) for t in value.terms):
+        return None
+    for factor in {factor_key(f): f for t in value.terms for f in t.latents}.values():
+        if not _is_element(factor):
+            continue
+        key = factor_key(factor)
+        parted = [(term, _less(term, key)) for term in value.terms]
+        others = tuple(term for term, less in parted if less is None)
+        negated = Counter(_key(less, -1.0) for _, less in parted if less is not None)
+        if Counter(_key(term) for term in others) == negated:
+            return factor, replace(value, terms=others)
+    return None
+
+
+def _is_element(factor: Factor[Atom]) -> bool:
+    atom = factor.atom
+    return atom.domain.complemented and atom.function == "power" and atom.parameter == 1.0
+
+
+def _less(term: Term, key: object) -> Term | None:
+    """The term without one of its factors; None where it has no such factor."""
+    keys = [factor_key(f) for f in term.latents]
+    if key not in keys:
+        return None
+    place = keys.index(key)
+    return replace(term, latents=term.latents[:place] + term.latents[place + 1 :])
+
+
+def _key(term: Term, sign: float = 1.0) -> Any:
+    latents = frozenset(Counter(map(factor_key, term.latents)).items())
+    return sign * term.coefficient, _constants(term), latents
+
+
+def _constants(term: Term) -> Any:
+    return frozenset(Counter(map(factor_key, term.constants)).items())

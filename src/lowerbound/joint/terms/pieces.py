@@ -1,4 +1,4 @@
-"""Values of several pieces, as concatenation makes them: at every position at most one term is.
+"""Values of several pieces, as concatenation makes them: other terms at other positions.
 
 f(sum_k 1[piece k] g_k) = sum_k 1[piece k] f(g_k) + 1[no piece] f(0), as with indicators.
 """
@@ -25,11 +25,12 @@ from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term
 from lowerbound.joint.terms.value import Value, contract
 
 MOST_POSITIONS = 100_000  # of the labels along which pieces alternate
+MOST_PIECES = 256
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Terms that exclude each other, each as a value that is 1 off its own positions.
+    """Values that exclude each other: the terms that are at the same positions.
 
     `masks` are 1 on the positions of each piece, over `labels`, and `rest` where there is none.
     """
@@ -45,7 +46,7 @@ class Pieces:
 
 
 def pieces_of(value: Value) -> Pieces | None:
-    """The pieces of a value of several terms, or None where two of them meet."""
+    """The pieces of a value of several terms, or None where it is the same ones everywhere."""
     if len(value.terms) < 2:
         return None
     found = []
@@ -60,21 +61,33 @@ def pieces_of(value: Value) -> Pieces | None:
     if not labels or np.prod([label.size for label in labels]) > MOST_POSITIONS:
         return None
     shape = tuple(label.size for label in labels)
-    masks, values, taken = [], [], np.zeros(shape)
-    for array, span, term in found:
-        mask = np.broadcast_to(align(array != 0.0, span, labels), shape).astype(float)
-        taken += mask
-        if taken.max() > 1.0:
-            return None
-        if mask.any():
-            ones = np.where(mask > 0, align(array, span, labels), 1.0)
-            others = tuple(f for f in term.constants if not _is_known(f))
-            constants = (Factor(Constant(ones), labels), *others)
-            plain = bool((ones == 1.0).all())
-            own_term = replace(term, constants=others if plain else constants)
-            masks.append(mask)
-            values.append(replace(value, terms=(own_term,)))
+    arrays = [np.broadcast_to(align(array, span, labels), shape) for array, span, _ in found]
+    there = np.stack([array != 0.0 for array in arrays])
+    patterns, place = np.unique(there.reshape(len(found), -1), axis=1, return_inverse=True)
+    if patterns.shape[1] < 2 or patterns.shape[1] > MOST_PIECES:
+        return None
+    masks, values = [], []
+    for number, pattern in enumerate(patterns.T):
+        mask = place.reshape(shape) == number
+        terms = [
+            _within(term, array, mask, labels)
+            for (_, _, term), array, is_there in zip(found, arrays, pattern, strict=True)
+            if is_there
+        ]
+        if terms:
+            masks.append(mask.astype(float))
+            values.append(replace(value, terms=tuple(terms)))
     return Pieces(labels, tuple(masks), tuple(values))
+
+
+def _within(term: Term, array: np.ndarray, mask: np.ndarray, labels: tuple[Label, ...]) -> Term:
+    """A term with its known constants as they are where the mask is, and 1 or alike elsewhere."""
+    others = tuple(f for f in term.constants if not _is_known(f))
+    first = array[mask][0]
+    if (array[mask] == first).all():
+        return replace(term, coefficient=term.coefficient * float(first), constants=others)
+    ones = Factor(Constant(np.where(mask, array, 1.0)), labels)
+    return replace(term, constants=(ones, *others))
 
 
 def _is_known(factor: Factor[Constant]) -> bool:

@@ -22,7 +22,6 @@ from lowerbound.methods.gaussian.climbing.over_draws import (
     draw_sizes,
 )
 from lowerbound.methods.gaussian.reached import measuring
-from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.result.answer import Stop
 from lowerbound.run.problem import Problem
@@ -51,14 +50,15 @@ class FixedAscent(GaussianAscent):
         state, starts = yield from self.begun(choice)
         ahead.result()
         sizes = affordable_sizes(target, method)  # the pace is known by now
+        computed = numbers_computed(target.closed.jaxpr)
         for stage, size in enumerate(sizes):
             draws = normal_draws(size, target.size, draw_seed(seed, stage))
             # More draws will move the answer of the first ones anyway.
             coarse = COARSE if stage == 0 and len(sizes) > 1 else 0.0
             aim = max(method.tolerance, coarse)
             share = SHARE if stage else 0.0
-            limit = _limit(target, size)
-            phase = ascend(target, draws, state, aim, self.diagonal, share, limit)
+            most = limit(computed, size)
+            phase = ascend(target, draws, state, aim, self.diagonal, share, most)
             telling = partial(self.standing, choice, draws=size, starts=starts)
             state, first, aim = yield from told(phase, telling)
             check_proper(target, state)
@@ -70,7 +70,7 @@ class FixedAscent(GaussianAscent):
             if agreed or (stage and state.status == RUNNING) or late:
                 break
         cut = late and (state.status == RUNNING or (bool(to_come) and not agreed))
-        return self.rooted(choice, state, size, starts), self._stop(state, aim, limit, cut)
+        return self.rooted(choice, state, size, starts), self._stop(state, aim, most, cut)
 
     def _stop(self, state: Ascent, tolerance: float, limit: int, cut: bool) -> Stop:
         """Why it ends; `cut` where there was no time for the steps or the draws still to come."""
@@ -85,7 +85,9 @@ class FixedAscent(GaussianAscent):
         return Stop(True, "the ELBO no longer changes")
 
 
-def _limit(target: Target, size: int) -> int:
-    """The iterations that an ascent over some draws may take, fewer where each is dear."""
-    computed = size * numbers_computed(target.closed.jaxpr)
-    return int(np.clip(MOST_COMPUTED / computed, LEAST_LIMIT, LIMIT))
+def limit(computed: int, draws: int) -> int:
+    """The iterations that an ascent over some draws may take, fewer where each is dear.
+
+    `computed` are the numbers of log p at one point.
+    """
+    return int(np.clip(MOST_COMPUTED / (draws * computed), LEAST_LIMIT, LIMIT))

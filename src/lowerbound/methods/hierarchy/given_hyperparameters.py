@@ -11,20 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
-from lowerbound.methods.hierarchy.predictors import Expected, Law, Normals, Predictors
+from lowerbound.methods.hierarchy.joint_terms import positive
+from lowerbound.methods.hierarchy.predictors import Expected, Law, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
-TOLERANCE = 3e-5  # nats that a solution may be below the best, which its mean and sd hardly show
-CLOSELY = 1e-6  # where the slope is wanted, whose error goes with the root of it
+TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean and sd hardly show
+CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of it
 LIMIT = 60  # steps
 HALVINGS = 12
-STEADY = 0.3  # the largest factor by which gains fall off of steps whose sum is foreseen
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 LOOKED_AT = 5  # values of theta by which rows are told apart whose weights move together
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
@@ -32,11 +34,21 @@ SMALLEST = 1e-10  # of the curvatures that stand in for those that are not posit
 
 @dataclass(frozen=True, eq=False)
 class _At:
-    """Predictors at one theta: the entries of A, the offsets."""
+    """Predictors at one theta: the entries of A, products of those of lines in pairs, offsets."""
 
     t: np.ndarray
     entries: np.ndarray
+    products: Any
     offset: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """Means of z, and the expectations that the laws of its predictors would have."""
+
+    loc: np.ndarray
+    expected: Expected
+    bound: float = -math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +84,17 @@ class GivenHyperparameters:
     def of(cls, predictors: Predictors) -> GivenHyperparameters:
         """Find the pattern of P, and how it is eliminated."""
         one = predictors
-        gram = _reduced(one) or gram_pattern(one.rows, one.columns, one.count, one.size)
+        columns = one.columns[one.joint.entry]
+        gram = _reduced(one) or gram_pattern(one.joint.row, columns, one.lines, one.size)
         return cls(one, gram, Pattern.of(gram.rows, gram.columns, one.size, one.groups))
 
     @property
     def numbers(self) -> int:
-        """How many a solution keeps: means, variances, and the entries of P where need be."""
-        entries = 0 if isinstance(self.gram, Reduced) else len(self.gram.rows)
-        return entries + 2 * self.predictors.size
+        """How many a solution keeps: means, variances, and what next ones start from."""
+        own = 2 * self.predictors.size
+        if isinstance(self.gram, Reduced):
+            return own
+        return own + len(self.gram.rows) + self.predictors.count // 2
 
     def precision(self, solved: Solved) -> np.ndarray:
         """The entries of P of a solution, which keeps them only where they are not soon found."""
@@ -100,9 +115,10 @@ class GivenHyperparameters:
         """The solution at t; None where there is none."""
         with np.errstate(all="ignore"):
             zero = np.zeros(self.predictors.size)
-            at = _At(t, self.predictors.entries(t), self.predictors.at(t, zero))
-            if not (np.isfinite(at.entries).all() and np.isfinite(at.offset).all()):
+            entries, offset = self.predictors.entries(t), self.predictors.at(t, zero)
+            if not (np.isfinite(entries).all() and np.isfinite(offset).all()):
                 return None
+            at = _At(t, entries, self._pairs(entries), offset)
             exact = self.predictors.is_quadratic
             found = (
                 self._exactly(at)
@@ -114,16 +130,18 @@ class GivenHyperparameters:
             by_theta = self._slope(at, found) if slope else None
             if by_theta is not None and not np.isfinite(by_theta).all():
                 return None
-            precision = np.zeros(0) if isinstance(self.gram, Reduced) else found.precision
+            nothing = np.zeros(0)
+            precision = nothing if isinstance(self.gram, Reduced) else found.precision
+            spread = nothing if exact else found.spread.astype(np.float32)
             law = found.loc, precision, found.variance
-            return Solved(t, found.bound, by_theta, *law, error=0.5 * found.error)
+            return Solved(t, found.bound, by_theta, *law, 0.5 * found.error, spread)
 
     def _exactly(self, at: _At) -> _Gaussian | None:
         """One solution: log p is a parabola of z."""
         still = np.zeros(self.predictors.count)
         here = self.predictors.expected(at.t, at.offset, still)
         precision = self._products(at, here.curvature)
-        factor = self._factor(precision)
+        factor = self.pattern.factor(precision)
         if factor is None:
             return None
         loc = factor.solve(self._gathered(at, here.slope))
@@ -132,50 +150,59 @@ class GivenHyperparameters:
     def _climbed(self, at: _At, starts: Sequence[Solved], near: float) -> _Gaussian | None:
         """Newton's steps to the largest ELBO, but for what is as `near` to it."""
         here = self._begin(at, starts)
-        if here is None:
-            return None
-        before = math.nan
         for _ in range(LIMIT):
-            curved = self._curved(at, here.expected)
-            if curved is None:
+            curved = None if here is None else self._curved(at, here.expected)
+            if here is None or curved is None:
                 return None
             ahead, factor = curved
-            push = self._gathered(at, here.expected.slope)
-            move = factor.solve(push)
+            move = factor.solve(self._gathered(at, here.expected.slope))
             new = self._at(at, here.loc + move, ahead, factor)
             step = 1.0
-            for _ in range(HALVINGS):
-                if new is not None and new.bound >= here.bound - TOLERANCE:
+            while new is None or new.bound < here.bound - TOLERANCE:
+                if not isinstance(here, _Gaussian):  # what was foreseen leads nowhere
                     break
                 step *= 0.5
+                if step < 0.5**HALVINGS:
+                    return here
                 mixed = (1.0 - step) * here.precision + step * ahead
-                between = self._factor(mixed)
+                between = self.pattern.factor(mixed)
                 new = None
                 if between is not None:
                     new = self._at(at, here.loc + step * move, mixed, between)
-            else:
-                return here
-            assert new is not None
-            gain = max(abs(new.bound - here.bound), 0.5 * float(push @ move))
+            if new is None:
+                here = self._mode(at)
+                continue
+            if step == 1.0:
+                least = near * (1.0 + 1e-6 * abs(new.bound))
+                if self._left(at, here.expected.curvature, new, factor) < least:
+                    return new
             here = new
-            if step == 1.0 and _left(before, gain) < near * (1.0 + 1e-6 * abs(new.bound)):
-                return here
-            before = gain if step == 1.0 else math.nan
-        return here
+        return here if isinstance(here, _Gaussian) else None
 
-    def _begin(self, at: _At, starts: Sequence[Solved]) -> _Gaussian | None:
-        """Where a neighbour is, or at the mode of log p."""
+    def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: Factor) -> float:
+        """Nats that the next step would gain, of a Gaussian whose P has these weights.
+
+        Of its mean half the slope times the step. Its covariance is that of weights W + D, which
+        gain tr (P^-1 A' D A)^2 / 4, and no more than the sum of D^2 / W by the variances of A z.
+        """
+        push = self._gathered(at, found.expected.slope)
+        change = found.expected.curvature - weights
+        scale = np.maximum(abs(weights), SMALLEST)
+        relative = np.where(change == 0.0, 0.0, change**2 / scale)
+        return 0.5 * float(push @ factor.solve(push)) + 0.25 * float(relative @ found.spread)
+
+    def _begin(self, at: _At, starts: Sequence[Solved]) -> _Begun | _Gaussian | None:
+        """Where neighbours lead, or at the mode of log p."""
         for start in starts:
-            factor = self._factor(start.precision)
-            if factor is not None:
-                begun = self._at(at, start.loc, start.precision, factor)
-                if begun is not None:
-                    return begun
+            mean, spread = self._mean(at, start.loc), start.spread.astype(float)
+            expected = self.predictors.expected(at.t, mean, spread)
+            if np.isfinite(expected.value):
+                return _Begun(start.loc, expected)
         return self._mode(at)
 
     def _mode(self, at: _At) -> _Gaussian | None:
         """Newton's steps to a mode, with the curvature there."""
-        still = np.zeros(self.predictors.count)
+        still = np.zeros(self.predictors.lines)
         loc = np.zeros(self.predictors.size)
         here = self.predictors.expected(at.t, at.offset, still)
         if not np.isfinite(here.value):
@@ -201,23 +228,37 @@ class GivenHyperparameters:
 
     def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
         """The precision that the expected curvatures make, without negative ones if need be."""
-        for curvature in (here.curvature, _positive(here.curvature)):
+        curvature = here.curvature
+        for turn in range(2):
+            if turn:
+                curvature = positive(self.predictors.joint, curvature, SMALLEST)
             precision = self._products(at, curvature)
-            factor = self._factor(precision)
+            factor = self.pattern.factor(precision)
             if factor is not None:
                 return precision, factor
         return None
 
     # ----------------------------------------------------------------------------------------------
 
-    def _factor(self, precision: np.ndarray) -> Factor | None:
-        return self.pattern.factor(precision) if np.isfinite(precision).all() else None
+    def _pairs(self, entries: np.ndarray) -> Any:
+        """The products of the entries of lines in pairs, found once where they are all the same."""
+        if isinstance(self.gram, Reduced):
+            return None
+        if self.predictors.is_fixed:
+            return self._fixed_pairs
+        return self.gram.products(entries[self.predictors.joint.entry])
+
+    @cached_property
+    def _fixed_pairs(self) -> Any:
+        assert isinstance(self.gram, Gram)
+        entries = self.predictors.entries(np.zeros(self.predictors.dimension))
+        return self.gram.products(entries[self.predictors.joint.entry])
 
     def _products(self, at: _At, weights: np.ndarray) -> np.ndarray:
         """A' W A."""
         if isinstance(self.gram, Reduced):
             return self.gram.values(weights)
-        return self.gram.values(at.entries, weights)
+        return self.gram.values(at.products, weights)
 
     def _at(
         self,
@@ -237,7 +278,7 @@ class GivenHyperparameters:
             if factor.error:  # estimates that do not err in the trace of P P^-1, as L does not
                 trace = float((self.gram.multiplicity * precision) @ covariance)
                 covariance = covariance * (len(loc) / trace)
-            spread = self.gram.quadratic(at.entries, covariance)
+            spread = self.gram.quadratic(at.products, covariance)
             variance = covariance[self.pattern.stage.diagonal]
         spread = np.maximum(spread, 0.0)
         expected = self.predictors.expected(at.t, mean, spread)
@@ -267,7 +308,8 @@ class GivenHyperparameters:
             assert found.covariance is not None
             covariance = (gram.multiplicity * found.covariance)[gram.place]
             pairs = gram.first, gram.second, gram.owner
-        normals, law = Normals(found.mean, np.sqrt(found.spread)), Law(found.loc, covariance, pairs)
+        law = Law(found.loc, covariance, pairs)
+        normals = self.predictors.normals(found.mean, found.spread)
         return self.predictors.by_theta(at.t, normals, found.expected, law)
 
 
@@ -286,19 +328,3 @@ def _reduced(predictors: Predictors) -> Reduced | None:
     if classes is None:
         return None
     return reduced(one.rows, one.columns, one.entries(np.zeros(one.dimension)), one.size, classes)
-
-
-def _left(before: float, gain: float) -> float:
-    """What is left to gain after two steps, whose gains fall off by one factor from step to step.
-
-    W follows the law of z, which follows W: a fixed point, to which the way is geometric.
-    """
-    share = gain / before if before > 0 else math.nan
-    return gain * share / (1.0 - share) if share < STEADY else gain
-
-
-def _positive(curvature: np.ndarray) -> np.ndarray:
-    """Curvatures with those that are not positive replaced by small ones."""
-    least = SMALLEST * max(float(curvature.max(initial=0.0)), 1e-300)
-    positive: np.ndarray = np.maximum(curvature, least)
-    return positive

@@ -18,6 +18,7 @@ from lowerbound.errors import (
     IllConditionedError,
     LowerboundError,
     NoFiniteStartError,
+    NoPredictorsError,
     PoorIntegralError,
     UnknownSiteError,
 )
@@ -89,6 +90,8 @@ class Hierarchy(Walking[Found]):
         self.problem, self.method = problem, method
         with jax.enable_x64(True):
             self.predictors = predictors_for(problem, tuple(method.sites or ()))
+            if not self.predictors.theta:
+                raise NoPredictorsError("no site sets a scale or a shape")
             self.plan = self._plan()
 
     @cached_property
@@ -198,24 +201,23 @@ class Hierarchy(Walking[Found]):
     def _starts(self) -> list[np.ndarray]:
         """Theta at the medians of its priors, and spread over these where solves are cheap."""
         coordinates, data = self.predictors.coordinates, self.problem.model.arguments.data
+        theta = self.predictors.theta
         count = 1 + (SPREAD if self._is_cheap else 0)
         normal = np.zeros((1 + SPREAD, coordinates.size))
         begin = 0
         places = ndtri(low_discrepancy(8, self.predictors.dimension, 4)[:SPREAD])
-        for name in self.predictors.theta:
+        for name in theta:
             own = coordinates.part(name)
             normal[1:, own] = places[:, begin : begin + own.stop - own.start]
             begin += own.stop - own.start
 
         def spread(normal: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
-            return jax.vmap(lambda one: coordinates.prior(one, data))(normal)
+            return jax.vmap(lambda one: coordinates.prior(one, data, theta))(normal)
 
         compiled = self.predictors.compiled
         if "spread" not in compiled:
             compiled["spread"] = quickly(spread)
-        vectors = np.asarray(compiled["spread"](jnp.asarray(normal), dict(data)))[:count]
-        parts = [vectors[:, coordinates.part(n)] for n in self.predictors.theta]
-        starts = np.concatenate(parts, axis=1)
+        starts = np.array(compiled["spread"](jnp.asarray(normal), dict(data)))[:count]
         starts[0] = np.where(np.isfinite(starts[0]), starts[0], 0.0)
         return [start for start in starts if np.isfinite(start).all()]
 

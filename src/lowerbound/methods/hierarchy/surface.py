@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +16,8 @@ class Solved:
     is none. slope: dL/dt (k,), None where it was not asked for. loc: (d,). precision: (nnz,), the
     entries of P in the order of its pattern, or none where the surface finds them again at t.
     variance: (d,), the diagonal of P^-1. error: that of the value, in nats, where it is estimated.
+    spread: the variances of the predictors, from which other solves start; none where they need no
+    start.
     """
 
     t: np.ndarray
@@ -25,6 +27,7 @@ class Solved:
     precision: np.ndarray
     variance: np.ndarray
     error: float = 0.0
+    spread: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 # t, what to start from (the first that will do), and whether the slope is wanted. None, or a value

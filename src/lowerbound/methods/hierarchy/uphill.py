@@ -28,9 +28,10 @@ FLAT = 0.25  # the least curvature that a step is measured by
 TOGETHER = 4  # solves that start from the same knowledge
 DEAR = 0.03  # seconds of a solve that is worth a thread
 LARGE = 0.2  # and of one that leaves much memory behind
-AROUND = 2  # solves for every coordinate, by which others are foreseen
-STIFF = 1e-4  # of their distances squared: solves in one direction share it
-FARTHEST = 1.5  # how many times their differences others are foreseen
+AROUND = 24  # solves, by which others are foreseen
+FAR, STRAIGHT = 4.0, 10.0  # sds, over which solutions bend; and how far they go straight
+STIFF = 1e-6  # of the squares of their differences, that are not foreseen at all
+UNSURE = 0.5  # of the square of a bend, that is foreseen no better
 SHRINK = 0.25  # after a step to where there is no value
 
 
@@ -102,28 +103,30 @@ class Evaluated:
         return min(self.alive, key=self._distance(t), default=None)
 
     def starts(self, t: np.ndarray) -> list[Solved]:
-        """The nearest solve; before it, the same moved by straight lines through its neighbours.
+        """The nearest solve; before it, the same moved to where a curve through others leads.
 
-        Its difference from the solution at t is of the second order in how far away they are.
+        The curve is a Gaussian process of differences from the nearest: straight, and a bend.
         """
-        near = sorted(self.alive, key=self._distance(t))[: 1 + AROUND * len(t)]
-        if not near or not len(near[0].precision):  # what is found at once needs no start
+        near = sorted(self.alive, key=self._distance(t))[: 1 + AROUND]
+        if not near or not len(near[0].spread):  # what is found at once needs no start
             return near[:1]
         start, *others = near
         scales = np.ones_like(t) if self.scales is None else self.scales
-        if not others:
-            return [start]
-        ways = np.stack([(one.t - start.t) / scales for one in others], axis=1)
+        ways = np.array([(one.t - start.t) / scales for one in others]).reshape(-1, len(t))
         wanted = (t - start.t) / scales
-        small = STIFF * float(np.sum(ways**2)) * np.eye(len(others))
-        shares = np.linalg.solve(ways.T @ ways + small, ways.T @ wanted)
-        if abs(shares).sum() > FARTHEST:
+        covariance = STRAIGHT * ways @ ways.T + _bent(ways, ways)
+        across = STRAIGHT * ways @ wanted + _bent(ways, wanted[None])[:, 0]
+        stiff = STIFF * np.diag(np.diag(covariance) + 1.0)
+        shares = np.linalg.solve(covariance + stiff, across)
+        bend = float(_bent(wanted[None], wanted[None])[0, 0])
+        unknown = STRAIGHT * float(wanted @ wanted) + bend - float(shares @ across)
+        if unknown > UNSURE * bend:
             return [start]
-        loc, precision = start.loc.copy(), start.precision.copy()
+        loc, spread = start.loc.copy(), start.spread.copy()
         for share, one in zip(shares, others, strict=True):
             loc += share * (one.loc - start.loc)
-            precision += share * (one.precision - start.precision)
-        return [replace(start, loc=loc, precision=precision), start]
+            spread += np.float32(share) * (one.spread - start.spread)
+        return [replace(start, loc=loc, spread=np.maximum(spread, 0.0)), start]
 
     def _distance(self, t: np.ndarray) -> Callable[[Solved], float]:
         scales = np.ones_like(t) if self.scales is None else self.scales
@@ -181,6 +184,14 @@ def climb(evaluated: Evaluated, start: np.ndarray) -> Generator[Solved, None, Su
         bend, fresh = _updated(bend, there.t - here.t, here.slope - there.slope), False
         here = there
     return Summit(here, _inverse(bend), False)
+
+
+def _bent(ways: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The covariances of how far a smooth curve has moved along some ways (n, k), and others."""
+    squares = ((ways[:, None] - others) ** 2).sum(axis=2)
+    ends = [np.exp(-0.5 * (one**2).sum(axis=1) / FAR**2) for one in (ways, others)]
+    moved: np.ndarray = np.exp(-0.5 * squares / FAR**2) - ends[0][:, None] - ends[1] + 1.0
+    return FAR**2 * moved
 
 
 def _curvature(evaluated: Evaluated, here: Solved) -> Generator[Solved, None, np.ndarray]:

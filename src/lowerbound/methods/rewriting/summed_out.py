@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors.wording import quoted
 from lowerbound.family.densities.summed import Summed
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.model import Model
@@ -43,6 +44,12 @@ def summed_problem(problem: Problem) -> tuple[Summation, Problem]:
 
     def find() -> tuple[Summation, Problem]:
         summation = enumerated(problem.model)
+        if len(summation.names) == len(problem.model.latent):
+            raise UnsupportedModelError(
+                f"All latent sites are discrete: {quoted(summation.names)}.\n"
+                "Expected a continuous site that is left when these are summed out. Fit them by "
+                "lb.Enumeration()."
+            )
         return summation, problem.of(summation.function, *summation.call)
 
     return problem.once("summed", find)

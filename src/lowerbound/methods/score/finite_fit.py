@@ -15,7 +15,7 @@ from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.gaussian.reached import table
-from lowerbound.methods.score.finite_program import MOST_COUNTS, ScoreProgram, score_program
+from lowerbound.methods.score.finite_program import ScoreProgram, score_program
 from lowerbound.methods.score.score_functions import (
     ELSEWHERE,
     WINDOWS,
@@ -33,6 +33,7 @@ from lowerbound.methods.score.windows import Ascending, Parameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, plan_of_gaussian
 from lowerbound.result.posterior import History
+from lowerbound.rewrite.summing.endless_counts import MOST
 from lowerbound.rewrite.summing.enumerated import discrete_sites
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Planned, Trace
@@ -100,7 +101,7 @@ class ScoreAscent(Walking[Scored]):
         place, width = self._measured(Scored(program, state.average, starts))
         edges = at_edge(program, place.q.logits)
         if edges:
-            stop = Stop(False, f"counts of {', '.join(edges)} reach {MOST_COUNTS}", ELSEWHERE)
+            stop = Stop(False, f"counts of {', '.join(edges)} reach {MOST}", ELSEWHERE)
         elif width < 1.0:
             stop = Stop(False, reason(width), ELSEWHERE)
         yield Standing(place, stop=stop)

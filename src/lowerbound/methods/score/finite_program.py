@@ -21,10 +21,10 @@ from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.summing.endless_counts import first_counts
 from lowerbound.rewrite.summing.enumerated import discrete_parents, discrete_sites
 from lowerbound.rewrite.summing.finite import Finite, Group, is_listable, row_axes
 
-FEWEST_COUNTS, MOST_COUNTS = 32, 2048  # values 0, 1, ... of a count without an upper end
 TRIED = 8  # random states of all rows, for which rows must not affect each other
 ROUNDING = 1e-9
 _programs: Kept[dict[object, Any]] = Kept(16)
@@ -93,7 +93,7 @@ def score_program(model: Model, counts: Mapping[str, int] | None = None) -> Scor
             _check_discrete(model.latent[name])
         unbounded = [n for n in names if model.latent[n].support_values is None]
         if counts is None:
-            counts = _first_counts(model, unbounded)
+            counts = first_counts(model, unbounded)
         coordinates = _continuous(model, names)
         parents = discrete_parents(model, names)
         together, blankets = [], {}
@@ -172,22 +172,6 @@ def _continuous(model: Model, discrete: tuple[str, ...]) -> Coordinates:
         shapes[name] = tuple(biject_to(site.support).inverse_shape(site.shape))
     program = replace(model, function=handlers.substitute(model.function, data=some))
     return Coordinates(program, shapes, supports)
-
-
-def _first_counts(model: Model, names: list[str]) -> dict[str, int]:
-    """Twice as many values as the largest count among the data, and some at least."""
-    most = 0
-    for array in model.arguments.data.values():
-        known = np.asarray(array, float)
-        if known.size and np.isfinite(known).all() and (known == np.floor(known)).all():
-            most = max(most, int(known.max()))
-    return dict.fromkeys(names, counts_for(2 * most))
-
-
-def counts_for(most: int) -> int:
-    """A power of two above `most`, within limits."""
-    wanted: int = 2 ** math.ceil(math.log2(max(most + 1, FEWEST_COUNTS)))
-    return min(wanted, MOST_COUNTS)
 
 
 def _by_rows(program: ScoreProgram) -> ScoreProgram:

@@ -25,13 +25,13 @@ from lowerbound.methods.coordinate.begin import given_values
 from lowerbound.methods.gaussian.climbing.climbs import Start
 from lowerbound.methods.score.finite_program import (
     ScoreProgram,
-    counts_for,
     score_program,
 )
 from lowerbound.methods.score.logit_gradients import draw_cells
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.score.windows import Ascending, Parameters, point, window
 from lowerbound.result.answer import Stop
+from lowerbound.rewrite.summing.endless_counts import counts_for
 from lowerbound.rewrite.summing.finite import Finite
 
 FIRST_STEPS, STEPS, LAST_STEPS = 40, 100, 500  # of a start, of a window, averaged at the end

@@ -81,12 +81,6 @@ def _enumerated(model: Model) -> Summation:
         names = discrete_sites(model)
         for name in names:
             _check_finite(model.latent[name])
-        if len(names) == len(model.latent):
-            raise UnsupportedModelError(
-                f"All latent sites are discrete: {quoted(names)}.\n"
-                "Expected a continuous site that is left when these are summed out. Fit them by "
-                "lb.CAVI()."
-            )
         parents = discrete_parents(model, names)
         moved = tuple(n for n in model.latent if n not in names and parents[n])
         for name in moved:

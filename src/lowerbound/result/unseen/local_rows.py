@@ -19,9 +19,9 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
-from lowerbound.result.new_rows import Rows, global_statistics, rows_of
 from lowerbound.result.posterior import Posterior
-from lowerbound.result.predictive import new_model, shared_draws
+from lowerbound.result.unseen.new_rows import Rows, global_statistics, rows_of
+from lowerbound.result.unseen.predictive import new_model, shared_draws
 from lowerbound.rewrite.summing.enumerated import enumerated
 
 if TYPE_CHECKING:
@@ -80,17 +80,25 @@ def _summed(q: Q, family: Summed, model: Any, sites: tuple[str, ...]) -> Posteri
     others = tuple(name for name in sites if name not in summation.names)
     if others:
         raise _without_factor(others)
+    shared = [name for name in summation.names if name not in sites]
+    if shared:
+        raise _without_factor(sites, together=tuple(shared))
     return Posterior(replace(q, family=Summed(family.inner, summation)), sites)
 
 
 def _without_factor(
-    sites: tuple[str, ...], error: NotConjugateError | None = None
+    sites: tuple[str, ...],
+    error: NotConjugateError | None = None,
+    together: tuple[str, ...] = (),
 ) -> ArgumentError:
     names = ", ".join(f"'{name}'" for name in sites)
     why = "they share a Gaussian with global sites, and new rows are not in it"
     if error is not None:
         first = error.residuals[0]
         why = f"they enter '{first.site}' through {first.operation}"
+    if together:
+        shared = ", ".join(f"'{name}'" for name in together)
+        why = f"they are summed over together with {shared}, which all rows share"
     return ArgumentError(
         f"The local sites {names} of new rows have no factor of their own: {why}.\n"
         "Expected local sites with an exact update given the global ones. Use fit.predictive(...), "

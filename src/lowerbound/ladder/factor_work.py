@@ -1,0 +1,132 @@
+"""What fits with exact factors take: sweeps, grids of scalars, hierarchies, minibatches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from lowerbound.compute.engine import QUICK_BELOW, derived
+from lowerbound.cost import Work
+from lowerbound.joint import Block
+from lowerbound.joint.multiaffine import Structure
+from lowerbound.ladder.counted import Counted
+from lowerbound.ladder.gaussian_work import LAPACK, NODE, NODES, on_grid
+from lowerbound.methods.coordinate.cavi import CAVI
+from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
+from lowerbound.methods.grid.conditional import problem_given
+from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.integrated_value import Integrated
+from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
+from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.stochastic.batched import SVI, Memoized
+
+SWEEPS, CURVED_SWEEPS, EXACT_SWEEPS = 60, 10, 2
+QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
+LINE = 3000  # numbers of a quadrature on the line: panels, and rounds that place them
+KINDS = 4  # sweeps that starts of several kinds take as long to compile as
+SAMPLED = 450  # operations of draws of factors that are not Gaussian, by rejection
+SWEPT = 6  # numbers of a sweep for each of the program
+OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
+BATCH_STEPS = 400  # of minibatches
+MANY_ROWS: Final = 8192
+CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number, along and around
+SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
+NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
+TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
+
+
+def ascent(counted: Counted, method: CAVI) -> Work | None:
+    """Coordinate ascent, where it fits."""
+    structure = counted.problem.derived(method.blocks).structure
+    return None if structure.residuals else _sweeps(counted, structure, method.restarts)
+
+
+def augmented(counted: Counted, method: Augmented) -> Work | None:
+    """Coordinate ascent on the augmented program."""
+    inner = method.method
+    if not isinstance(inner, CAVI):
+        return None
+    return ascent(Counted(augmented_problem(counted.problem, dict(method.choices))), inner)
+
+
+def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
+    """Coordinate ascent, of some starts together."""
+    curved = any(summand.curved for summand in structure.summands)
+    alone = all(len(summand.blocks) <= 1 for summand in structure.summands)
+    free = [block for block in structure.blocks if block.family.free_form]
+    # Starts of several kinds are a program of several times the updates of a sweep.
+    compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + counted.derived
+    compiled = 220 + compiled * (KINDS if starts > 1 else 1)
+    sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
+    each = SWEPT * (counted.numbers + counted.data) * counted.states + NODE
+    each += QUADRATURE * counted.rows * curved
+    each += LINE * sum(math.prod(block.batch_shape) for block in free)
+    large = counted.data + counted.size > QUICK_BELOW
+    alive = counted.numbers * counted.states + counted.data + counted.size
+    compiled *= OPTIMISED if large else 1.0
+    factors = LAPACK * sum(map(_cubed, structure.blocks))
+    work = Work(compiled, starts * sweeps * each, starts * sweeps * factors, 24.0 * starts * alive)
+    if curved:
+        return counted.judged(work)
+    return work if alone else counted.judged(replace(work, operations=compiled + SAMPLED))
+
+
+def grid(counted: Counted, method: Given) -> Work:
+    """Scalars on a grid, and the rest at every node."""
+    sites = tuple(method.sites)
+    if isinstance(method.method, Gaussian):
+        return on_grid(counted, method.method, sites)
+    nodes, size = NODES[len(sites)], counted.size - len(sites)
+    if len(sites) == len(counted.model.latent):
+        return Work(280 + counted.operations, nodes * (3 * counted.numbers + NODE))
+    structure = derived(problem_given(counted.problem, sites)).structure
+    curved = any(summand.curved for summand in structure.summands)
+    steps = CURVED_SWEEPS if curved else 1
+    compiled = 400 + 15 * len(structure.summands) + 650 * curved + counted.derived
+    each = NODE + QUADRATURE * counted.rows * curved
+    flops = nodes * steps * LAPACK * float(size) ** 3
+    kept = 8.0 * 3 * nodes * float(size) ** 2
+    work = Work(compiled, nodes * steps * each, flops, kept + 8.0 * 3 * counted.data)
+    return counted.judged(work) if curved else work
+
+
+def hierarchy(counted: Counted, method: Integrated) -> Work:
+    """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
+    found = predictors_for(counted.problem, tuple(method.sites or ()))
+    surface = surface_for(counted.problem, found)
+    points = method.points or POINTS * found.dimension
+    solved = CLIMBED + ALONG * found.dimension + points
+    steps = 1 if found.is_quadratic else NEWTON
+    nodes = 2 if found.is_quadratic else QUADRATURE_NODES
+    pairs = surface.gram.pairs
+    each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
+    flops = solved * steps * float(surface.pattern.dense) ** 3
+    held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
+    work = Work(900.0 + 3 * counted.operations, solved * each, flops, held)
+    return work if found.is_quadratic else counted.judged(work)
+
+
+def summed_over(counted: Counted, _: Enumeration) -> Work:
+    """Every density in every state, once, and the probabilities of the states."""
+    return Work(300.0 + 4 * counted.operations, 4.0 * counted.numbers * counted.states)
+
+
+def batches(counted: Counted, method: SVI | Memoized) -> Work:
+    """Minibatches: steps over some of the rows."""
+    structure = derived(counted.model).structure
+    plate = counted.model.data_plate
+    rows = plate.size if plate is not None else 1
+    share = min(method.batch_size or MANY_ROWS, rows) / max(rows, 1)
+    wanted = method.steps if isinstance(method, SVI) else method.visits
+    steps = wanted or BATCH_STEPS
+    each = SWEPT * (counted.numbers + counted.data) * counted.states * share + NODE
+    compiled = 600 + 100 * len(structure.summands)
+    return Work(compiled, steps * each, 0.0, 8.0 * 3 * share * counted.data)
+
+
+def _cubed(block: Block) -> float:
+    """The numbers of a Gaussian factor cubed, for every one that a block holds."""
+    size = int(block.static.get("dim", 1)) if block.is_vector else 1
+    return math.prod(block.batch_shape) * float(size) ** 3 if size > 1 else 0.0
