@@ -44,7 +44,7 @@ def drawn_components(weights: np.ndarray, random: np.random.Generator) -> np.nda
     """
     cumulated = weights.cumsum(axis=1)
     below = random.random((len(weights), 1)) * cumulated[:, -1:] > cumulated
-    return np.minimum(below.sum(axis=1), weights.shape[1] - 1)
+    return np.asarray(np.minimum(below.sum(axis=1), weights.shape[1] - 1))
 
 
 class Mixture(Programmed, ABC):

@@ -190,7 +190,7 @@ class FactorialMixture(Programmed):
         )
 
     def _few(self) -> bool:
-        return int(self.n_components) ** int(self.n_factors) <= MOST
+        return bool(int(self.n_components) ** int(self.n_factors) <= MOST)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

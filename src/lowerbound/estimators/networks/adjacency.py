@@ -124,7 +124,7 @@ class Network(Programmed, ABC):
         return Links(values, known & np.triu(apart))
 
     def _links(self, X: Any, *, reset: bool) -> Links:
-        rules: dict[str, Any] = {"ensure_all_finite": "allow-nan", "accept_sparse": True}
+        rules: dict[str, Any] = {"ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
         found = self._read(X, reset=reset, ensure_min_samples=2 if reset else 1, **rules)
         dense = found if isinstance(found, np.ndarray) else found.toarray()
         known = ~np.isnan(dense)

@@ -21,6 +21,7 @@ from lowerbound.estimators.regressions.supervised import Classifier, Regressor, 
 from lowerbound.run.method import COUNT, is_count, is_size
 
 Prior = dict[str, Any]
+SHAPE = 1.5  # of the precisions: an expert without rows has coefficients with a mean and an sd
 
 
 def gate_shares(X: Any, scale: Any, K: int, depth: int) -> Any:
@@ -49,7 +50,7 @@ def linear_experts(X: Any, y: Any = None, *, prior: Prior, K: int, depth: int) -
     """tau_k ~ Gamma, beta_k ~ Normal(0, S / tau_k), y_n ~ Normal(x_n beta_z, 1 / tau_z)."""
     shares = gate_shares(X, prior["gate"], K, depth)
     with numpyro.plate("experts", K**depth):
-        tau = numpyro.sample("tau", dist.Gamma(0.5, prior["noise"][0]))
+        tau = numpyro.sample("tau", dist.Gamma(SHAPE, prior["noise"][0]))
         precision = tau[:, None, None] * jnp.diag(prior["scale"][0] ** -2)
         beta = numpyro.sample(
             "beta", dist.MultivariateNormal(jnp.zeros(X.shape[1]), precision_matrix=precision)
@@ -200,7 +201,7 @@ class MixtureOfExperts(Regressor, Gated):
         self._mean = float(y.mean())
         spread = max(float(y.std()), 1e-6 * max(abs(y).max(), 1e-6))
         # Experts divide the space: their noise is expected to be a part of the spread.
-        noise = 0.5 * (spread / self.n_experts**self.depth) ** 2
+        noise = SHAPE * (spread / self.n_experts**self.depth) ** 2
         self._learn_experts(linear_experts, X, y - self._mean, noise=np.full(1, noise))
         return self
 
