@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import Jitted, jit
-from lowerbound.family.sparse.uneven_sums import Chunks
 from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
 from lowerbound.family.sparse.twins import Twins
+from lowerbound.family.sparse.uneven_sums import Chunks
 
 if TYPE_CHECKING:
     from lowerbound.family.sparse.stages import Stage
