@@ -1,4 +1,4 @@
-# make setup | demo | paper | test | test-matrix | bench | lint | typecheck | format | clean
+# make setup | demo | docs | paper | test | test-matrix | bench | lint | typecheck | format | clean
 # Needs Python 3.11 or newer and make; `make PYTHON=python3.12 setup` picks another interpreter.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-slow test-matrix bench bench-posteriordb lint format typecheck clean
+.PHONY: help setup demo docs pictures paper test suite test-slow test-matrix bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -27,6 +27,18 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard src/lowerbound/topics/native/
 demo: setup
 	$(BIN)/python examples/paper_mixture.py
 
+# The documentation as a site in output/site: links and anchors checked, every public name documented.
+docs: setup
+	@$(BIN)/python -c 'import material, mkdocstrings_handlers.python' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
+	@echo "The site is in output/site: open output/site/index.html"
+
+# The pictures of the gallery, by the code of its pages. LME4=FOLDER has sleepstudy.csv and cbpp.csv.
+pictures: setup
+	$(BIN)/python -m website.running $(if $(LME4),--data $(LME4)) \
+	  $(filter-out %/index.md $(if $(LME4),,%/sleepstudy.md %/cbpp.md),$(wildcard docs/gallery/*.md))
+
 # The paper's figures and studies at their full size, in output/paper/.
 # make paper IMAGES=FILE for histograms of real images (Figures 4 to 6).
 paper: setup
@@ -35,7 +47,11 @@ paper: setup
 	  $(BIN)/python examples/paper/$$study.py || exit 1; done
 	$(BIN)/python examples/paper/images.py --rows 10000 --seconds 600 $(if $(IMAGES),--images $(IMAGES))
 
-test: lint typecheck
+# All at once: linters and mypy have one process each, and would leave the other cores idle.
+test: setup
+	@$(MAKE) --no-print-directory --jobs=3 lint typecheck suite
+
+suite: setup
 	$(BIN)/python -m pytest -n 2
 	$(BIN)/python -m pytest -n 2 --doctest-modules src/lowerbound
 

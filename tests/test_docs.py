@@ -8,9 +8,13 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+import lowerbound as lb
 from lowerbound.cli import main
+from website.running import run, text_of
 
 # Readers get verdicts, and are warned where a page shows a fit that is off.
 pytestmark = [
@@ -185,3 +189,72 @@ def test_the_code_of_how_to_topics_runs_in_order(tmp_path, monkeypatch, capsys):
     unigram = float((test @ np.log(shares)).sum() / test.sum())
     for model in (lda, names["large"], names["online"], names["mean_field"], names["learned"]):
         assert model.score(test) > unigram + 0.1
+
+
+def run_short(page: str, folder: Path) -> dict[str, Any]:
+    """Run a page, which prints what it says; returns its names."""
+    text = text_of(ROOT / "docs" / page)
+    names, printed = run(text, folder)
+    assert [line for line in text.said if line not in printed] == []
+    return names
+
+
+def test_the_quickstart_runs(tmp_path):
+    names = run_short("quickstart.md", tmp_path)
+    assert names["new"].shape[1:] == (2,)
+    assert names["again"].elbo == names["fit"].elbo
+    assert "Trust means and intervals" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_mixed_models_by_formula_and_by_program_agree(tmp_path):
+    names = run_short("how-to-mixed-models.md", tmp_path)
+    # One model with two sets of priors, both wide: within half a posterior sd.
+    difference = names["fit"].mean("b_extract") - names["written"].mean("b")[1]
+    assert abs(difference) < 0.5 * names["written"].sd("b")[1]
+
+
+@pytest.mark.slow
+def test_clusters_are_found(tmp_path):
+    names = run_short("how-to-clusters.md", tmp_path)
+    assert names["found"].best_value == 5
+    # 400 rows, five components: a mean has a standard error below 0.2.
+    distances = names["fit"].mean("mu")[:, None] - names["data"]["means"]
+    assert (np.linalg.norm(distances, axis=-1).min(axis=0) < 1).all()
+
+
+def test_missing_values_are_filled_in(tmp_path):
+    names = run_short("how-to-missing-data.md", tmp_path)
+    filled, gone = names["filled"], names["gone"]
+    # Within four posterior deviations of the values that simulated the data.
+    assert (np.abs(filled.mean("b") - [1.0, 0.5, 1.0]) < 4 * filled.sd("b")).all()
+    # Their sd given age and y is 0.33; 0.4 is more than three standard errors of its estimate off.
+    off = filled.mean("lost") - names["weight"][gone]
+    assert np.sqrt(np.mean(off**2)) < 0.45
+
+
+def test_wider_priors_leave_wider_posteriors(tmp_path):
+    names = run_short("how-to-priors.md", tmp_path)
+    assert names["high"] > 10
+
+
+@pytest.mark.slow
+def test_models_of_others_have_the_same_answers_here(tmp_path):
+    names = run_short("how-to-migrate.md", tmp_path)
+    np.testing.assert_allclose(names["shares"].sum(axis=1), 1)
+    assert names["fit"].sd("tau") == pytest.approx(names["same"].sd("tau"), rel=0.02)
+    assert "mom_hs" in names["g"].coefficients(names["scores"]).index
+
+
+def test_the_lines_on_errors_and_sharp_bits_run(tmp_path, capsys):
+    run_short("errors.md", tmp_path)
+    page = text_of(ROOT / "docs" / "sharp-bits.md")
+
+    def model(x):
+        m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("x", dist.Normal(m, 1.0), obs=x)
+
+    names = {"lb": lb, "np": np, "model": model, "x": np.array([1.0, np.nan, 3.0])}
+    for code in page.code:
+        exec(code, names)
+    assert names["fit"].mean("m") == pytest.approx(4 / 3)

@@ -20,6 +20,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.growth.growing import Growing
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
@@ -52,6 +53,7 @@ __all__ = [
     "Formula",
     "Gaussian",
     "Given",
+    "Growing",
     "Integrated",
     "Laplace",
     "Memoized",

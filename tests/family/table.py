@@ -6,6 +6,7 @@ the product q(z) q(x | z) of NumPyro distributions, written from its own paramet
 the natural ones.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.nn import log_softmax
 
 from lowerbound.family import (
     Beta,
@@ -24,6 +26,7 @@ from lowerbound.family import (
     Free,
     Gamma,
     Geometric,
+    MarkovChain,
     Multinomial,
     MultivariateNormal,
     Normal,
@@ -164,6 +167,27 @@ def _normal_wishart(dim: int = 3) -> Case:
     return Case(NormalWishart(BATCH, dim), draw, natural, log_density)
 
 
+def _markov_chain(length: int = 4, dim: int = 3) -> Case:
+    paths = jnp.asarray(list(itertools.product(range(dim), repeat=length)))
+
+    def draw(rng: np.random.Generator) -> Parameters:
+        return {
+            "indicator": 0.3 * rng.normal(size=(*BATCH, length, dim)),
+            "pair": 0.3 * rng.normal(size=(*BATCH, length - 1, dim, dim)),
+            "absent": rng.integers(0, 3, size=BATCH).astype(float),
+        }
+
+    def log_density(p: Parameters, values: Mapping[str, Array]) -> Array:
+        """Every path weighed, and those drawn looked up."""
+        steps = np.arange(length)
+        weights = p["indicator"][..., steps, paths].sum(-1)
+        weights = weights + p["pair"][..., steps[:-1], paths[:, :-1], paths[:, 1:]].sum(-1)
+        number = (values["z"] * dim ** steps[::-1]).sum(-1)
+        return log_softmax(weights, axis=-1)[jnp.arange(BATCH[0]), number]
+
+    return Case(MarkovChain(BATCH, length, dim), draw, log_density=log_density)
+
+
 CASES: tuple[Case, ...] = (
     Case(Normal(BATCH), lambda rng: {"x": rng.normal(size=BATCH), "x2": -positive(rng)}),
     Case(
@@ -177,6 +201,7 @@ CASES: tuple[Case, ...] = (
     Case(Beta(BATCH), lambda rng: {"log": positive(rng), "log1m": positive(rng) - 0.9}),
     Case(Dirichlet(BATCH, 4), lambda rng: {"log": 2 * positive(rng, 4) - 0.9}),
     Case(Categorical(BATCH, 4), lambda rng: {"indicator": rng.normal(size=(*BATCH, 4))}),
+    _markov_chain(),
     _wishart(inverse=False),
     _wishart(inverse=True),
     _normal_gamma((), 1.0, full=False),

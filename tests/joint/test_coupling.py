@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 import pytest
 
 from lowerbound.compiled import quickly
+from lowerbound.family import MarkovChain
 from lowerbound.joint import energy, multi_affine
 from lowerbound.model import trace_model
 from tests.joint import models
@@ -70,6 +71,8 @@ def test_the_energy_is_the_expectation_over_assignments(name: str) -> None:
         match block.kind:
             case "categorical":
                 statistics.append({"indicator": jnp.asarray(phi)})
+            case "markov_chain":
+                statistics.append(MarkovChain((), 3, 2).assigned(jnp.asarray(phi)))
             case "dirichlet":
                 values[site] = RNG.dirichlet(np.ones(shape[-1]), size=shape[:-1])
                 statistics.append({"log": jnp.log(values[site])})

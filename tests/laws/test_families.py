@@ -22,6 +22,7 @@ from lowerbound.family import (
     FAMILIES,
     Categorical,
     ExponentialFamily,
+    MarkovChain,
     Multinomial,
     TruncatedNormal,
 )
@@ -72,6 +73,8 @@ def identified(family: ExponentialFamily, natural: Mapping[str, Array]) -> dict[
     if isinstance(family, Categorical | Multinomial):
         key = family.statistic_names[0]
         return {key: jax.nn.log_softmax(natural[key], axis=-1)}
+    if isinstance(family, MarkovChain):
+        return dict(zip(family.statistic_names, family.conditionals(natural), strict=True))
     return {key: natural[key] for key in family.statistic_names}
 
 
@@ -159,7 +162,7 @@ def test_draws_agree_with_moments_densities_and_marginals(case: Case, dtype: str
                 within_five_errors(result["statistics"][key], mean, tolerance)
             within_five_errors(-result["log_q"], result["entropy"], tolerance)
             close(result["few"], result["reference"], 10 * tolerance)
-            if isinstance(case.family, Categorical):
+            if isinstance(case.family, Categorical | MarkovChain):
                 continue  # category numbers have no mean
             for key, (mean, variance) in result["marginals"].items():
                 value = np.asarray(result["values"][key], float)
@@ -190,6 +193,7 @@ def test_default_is_proper_and_families_are_static(case: Case) -> None:
     family = case.family
     with jax.enable_x64(True):
         extras = {"lower": jnp.zeros(()), "upper": jnp.ones(()), "total": jnp.ones(())}
+        extras["absent"] = jnp.zeros(())
         default = family.default(extras)
         assert tuple(default) == family.statistic_names + family.extra_names
         for key, shape in family.statistic_shapes().items():

@@ -112,6 +112,7 @@ WAYS = (
     # Coordinate ascent
     Way("CAVI", lb.CAVI(), zoo.LINE),
     Way("CAVI, restarts", lb.CAVI(restarts=3), zoo.CLUSTERS),
+    Way("Growing", lb.Growing(), zoo.CLUSTERS, alike="CAVI, restarts"),
     Way("CAVI, blocks", lb.CAVI(blocks=[("beta",), ("tau",)]), zoo.LINE, alike="CAVI"),
     Way("CAVI, quadrature", lb.CAVI(), zoo.LOGISTIC, alike="CAVI"),
     Way("CAVI, given one scalar", lb.Given(("tau",)), zoo.SCHOOLS),
@@ -328,6 +329,7 @@ REFUSED: Listed = {
             *GAUSSIANS,
             *GRADIENTS,
             *INTEGRATED,
+            "Growing",
             "auto: conditioned",
         ),
     },

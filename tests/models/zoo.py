@@ -13,6 +13,7 @@ from tests.models import (
     test_factorial_mixture,
     test_gamma_poisson,
     test_half_cauchy_scale,
+    test_hidden_markov,
     test_hierarchical_regression,
     test_inverse_gamma_variance,
     test_lda,
@@ -67,6 +68,7 @@ CASES: tuple[Case, ...] = (
     test_categorical_mixture.CASE,
     test_exponential_mixture.CASE,
     test_factorial_mixture.CASE,
+    test_hidden_markov.CASE,
     test_missing_data.CASE,
     test_missing_data.MASKED,
     test_lda.CASE,
@@ -93,5 +95,6 @@ REPRESENTATIVES = frozenset(
         "lda_padded",
         "poisson_factorisation",
         "blockmodel",
+        "hidden_markov",
     }
 )

@@ -22,7 +22,7 @@ from lowerbound.model import Model
 from lowerbound.model.dependence import dependence
 from lowerbound.model.inputs.arguments import named_leaves
 from lowerbound.model.program import PriorDraw, execute
-from lowerbound.result.new_rows import Unobserved
+from lowerbound.result.unseen.new_rows import Unobserved
 from lowerbound.rewrite.observing import observing
 
 Values = Mapping[str, Array]

@@ -16,7 +16,7 @@ from lowerbound.compiled import heard
 from lowerbound.errors import ArgumentError, DifferentDataError, LowerboundError, SettingError
 from lowerbound.errors.wording import quoted
 from lowerbound.result.fitted import Fit
-from lowerbound.result.predictive import row_densities
+from lowerbound.result.unseen.predictive import row_densities
 from lowerbound.run.bar import Bar
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -18,8 +18,8 @@ from lowerbound.errors import (
     TrustWarning,
 )
 from lowerbound.result.fitted import Fit
-from lowerbound.result.new_rows import row_axes, rows_in
-from lowerbound.result.predictive import row_densities
+from lowerbound.result.unseen.new_rows import row_axes, rows_in
+from lowerbound.result.unseen.predictive import row_densities
 from lowerbound.source.call import ArraySource, Call, open_call
 
 

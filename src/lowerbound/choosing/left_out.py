@@ -21,7 +21,7 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
-from lowerbound.result.new_rows import row_axes, rows_in
+from lowerbound.result.unseen.new_rows import row_axes, rows_in
 from lowerbound.trust.against import against
 from lowerbound.trust.proposals import Effort, proposed
 from lowerbound.trust.rows_left_out import left_out, row_log_densities

@@ -1,31 +1,61 @@
 """Data for the examples and the tests: small, bundled, and available offline.
 
 `paper_mixture` simulates the study of section 3.4 of the paper (fig:gmm_2d).
-`eight_schools` and `kidiq` are two data sets of posteriordb (BSD-3-Clause, see README.md here).
-These return a dict of NumPy arrays that can be passed on as the arguments of a model.
+`basketball_drive`, `dogs`, `earnings`, `eight_schools`, `kidiq`, `lynx_hare`, `seeds` and `wells`
+are studies of posteriordb (BSD-3-Clause, see README.md here). These return a dict of NumPy arrays,
+most of which can be passed on as the arguments of a model.
 `debian_descriptions` is a corpus: the words of 3,000 descriptions of Debian packages, counted.
 """
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowerbound.data.studies import (
+    BasketballDrive,
+    Dogs,
+    Earnings,
+    EightSchools,
+    KidIQ,
+    LynxHare,
+    Seeds,
+    Wells,
+    basketball_drive,
+    dogs,
+    earnings,
+    eight_schools,
+    kidiq,
+    lynx_hare,
+    seeds,
+    wells,
+)
 from lowerbound.errors import SettingError
 
 __all__ = [
+    "BasketballDrive",
     "DebianDescriptions",
+    "Dogs",
+    "Earnings",
     "EightSchools",
     "KidIQ",
+    "LynxHare",
     "Mixture",
+    "Seeds",
+    "Wells",
+    "basketball_drive",
     "debian_descriptions",
+    "dogs",
+    "earnings",
     "eight_schools",
     "kidiq",
+    "lynx_hare",
     "paper_mixture",
+    "seeds",
+    "wells",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -43,21 +73,6 @@ class Mixture(TypedDict):
     weights: FloatArray
     means: FloatArray
     covariances: FloatArray
-
-
-class EightSchools(TypedDict):
-    """Estimated effects of coaching in eight schools, with their standard errors."""
-
-    y: FloatArray
-    sigma: FloatArray
-
-
-class KidIQ(TypedDict):
-    """Test scores of 434 children, with their mothers' education and IQ."""
-
-    kid_score: FloatArray
-    mom_hs: FloatArray
-    mom_iq: FloatArray
 
 
 class DebianDescriptions(NamedTuple):
@@ -93,31 +108,6 @@ def paper_mixture(seed: int = 0, n: int = 1000) -> Mixture:
     noise = random.standard_normal((n, 2))
     x = means[labels] + np.einsum("nij,nj->ni", np.linalg.cholesky(covariances)[labels], noise)
     return Mixture(x=x, labels=labels, weights=weights, means=means, covariances=covariances)
-
-
-def eight_schools() -> EightSchools:
-    """Estimated coaching effects y and standard errors sigma of eight schools (Rubin, 1981).
-
-    Shapes: y (8,), sigma (8,).
-
-    >>> eight_schools()["y"]
-    array([28.,  8., -3.,  7., -1.,  1., 18., 12.])
-    """
-    columns = _read("eight_schools.json")
-    return EightSchools(y=columns["y"], sigma=columns["sigma"])
-
-
-def kidiq() -> KidIQ:
-    """Cognitive test scores of children and two facts about their mothers (Gelman and Hill, 2007).
-
-    `kid_score` is the child's score, `mom_hs` is 1 if the mother finished high school and 0
-    otherwise, `mom_iq` is the mother's IQ. Shapes: (434,) each.
-
-    >>> kidiq()["kid_score"].mean().round(2)
-    np.float64(86.8)
-    """
-    columns = _read("kidiq.json")
-    return KidIQ(kid_score=columns["kid_score"], mom_hs=columns["mom_hs"], mom_iq=columns["mom_iq"])
 
 
 def debian_descriptions() -> DebianDescriptions:
@@ -161,9 +151,3 @@ def _separated(means: FloatArray, covariances: FloatArray) -> bool:
             if distance < SEPARATION * spread:
                 return False
     return True
-
-
-def _read(name: str) -> dict[str, Any]:
-    """The columns of a bundled JSON file as float64 arrays."""
-    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
-    return {key: np.asarray(value, np.float64) for key, value in json.loads(text).items()}

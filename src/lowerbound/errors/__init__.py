@@ -9,7 +9,7 @@ an argument that cannot be used as it is, data or setting, is an `ArgumentError`
 | `roots` | anything at all, and arguments: what to catch |
 | `unusable_data` | the data handed to a model |
 | `rows` | rows that are read a batch at a time |
-| `corpora`, `vocabularies`, `corpus_files` | documents of words |
+| `documents` | documents of words: their counts, vocabulary, files |
 | `surface.formulation` | formulas, and the columns that they name |
 | `surface.invocation` | the command line |
 | `requests` | what was asked for cannot be had |
@@ -49,14 +49,6 @@ from lowerbound.errors.breakdown import (
     PoorIntegralError,
     ZeroDensityError,
 )
-from lowerbound.errors.corpora import (
-    CorpusError,
-    CorpusTypeError,
-    CountError,
-    EmptyDocumentsWarning,
-    UnknownWordsWarning,
-)
-from lowerbound.errors.corpus_files import CorpusFileError
 from lowerbound.errors.derivation import (
     BlockError,
     CertificateError,
@@ -64,6 +56,15 @@ from lowerbound.errors.derivation import (
     Residual,
     UncertifiedError,
 )
+from lowerbound.errors.documents.corpora import (
+    CorpusError,
+    CorpusTypeError,
+    CountError,
+    EmptyDocumentsWarning,
+    UnknownWordsWarning,
+)
+from lowerbound.errors.documents.corpus_files import CorpusFileError
+from lowerbound.errors.documents.vocabularies import VocabularyError
 from lowerbound.errors.doubts import (
     ConvergenceWarning,
     LadderWarning,
@@ -102,6 +103,7 @@ from lowerbound.errors.requests import (
     SettingError,
     UnableError,
     UnfittedModelError,
+    UngrowingError,
     UnknownSiteError,
 )
 from lowerbound.errors.resources import (
@@ -161,7 +163,6 @@ from lowerbound.errors.unusable_data import (
     UnusedDataError,
     ZeroVarianceError,
 )
-from lowerbound.errors.vocabularies import VocabularyError
 
 __all__ = [
     # roots
@@ -218,6 +219,7 @@ __all__ = [
     "ReservedNameError",
     "SettingError",
     "UnableError",
+    "UngrowingError",
     "UnfittedModelError",
     "NotIdentifiedWarning",
     "TrustWarning",

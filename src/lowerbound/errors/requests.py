@@ -51,6 +51,18 @@ class UnableError(ArgumentError):
         )
 
 
+class UngrowingError(ArgumentError):
+    """Components are to be found in a program that has none."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"{method} moves rows between the components of a mixture, and the model has no "
+            "discrete site with one value in every row.\n"
+            "Expected one such site, e.g. a Categorical in the plate of the rows, whose value "
+            "chooses the component. Use lb.CAVI(), or lb.explain(model, ...) to see the sites."
+        )
+
+
 class UnknownSiteError(ArgumentError):
     """A site is named that there is not; `request` is all that is said before its name."""
 

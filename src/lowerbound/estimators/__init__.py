@@ -2,6 +2,13 @@
 
 In: data in the forms that scikit-learn takes. Out: fitted attributes with a trailing underscore,
 and `result_`, the `Fit` behind them.
+
+Settings that mean the same wherever they occur: `n_components`, how many components, factors or
+topics there are; `n_init`, how many starts, of which the best ELBO is kept; `max_iter` and `tol`,
+after how many sweeps, or below which change of the ELBO in nats, a fit stops; `fit_intercept`,
+whether a regression has an intercept; `weight_concentration_prior_type` and
+`weight_concentration_prior`, whether the weights of a mixture have a Dirichlet prior or that of a
+truncated Dirichlet process, and its concentration; `random_state`, the seed, where None is 0.
 """
 
 from lowerbound.estimators.lda import LatentDirichletAllocation

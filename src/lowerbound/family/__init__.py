@@ -10,6 +10,7 @@ from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.factors.free import Free
 from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
 from lowerbound.family.factors.geometric import Geometric
+from lowerbound.family.factors.markov import MarkovChain
 from lowerbound.family.factors.normal_gamma import NormalGamma
 from lowerbound.family.factors.normal_wishart import NormalWishart
 from lowerbound.family.factors.precision import Gamma, Wishart
@@ -26,6 +27,7 @@ __all__ = [
     "Free",
     "Gamma",
     "Geometric",
+    "MarkovChain",
     "Mean",
     "Multinomial",
     "MultivariateNormal",

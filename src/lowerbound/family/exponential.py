@@ -165,6 +165,10 @@ class ExponentialFamily(Kind, abc.ABC):
         """Mean parameters moved by chance, to break the symmetry between equal factors."""
         return mean
 
+    def assigned(self, indicator: Array) -> Mean:
+        """The means of independent elements with these probabilities, of `enumerable` families."""
+        return {"indicator": indicator}
+
     def centre(self, mean: Mapping[str, Array]) -> Values:
         """A central point, from the mean parameters, of families of several sites."""
         raise TypeError(f"{self.name} has no central point")

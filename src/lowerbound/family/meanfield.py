@@ -16,6 +16,7 @@ from numpyro.distributions import Distribution
 from lowerbound.compiled import Kept, quickly
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.numerics.distributions import SiteAxes
+from lowerbound.family.numerics.paths import Paths
 from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks.block import Layout
@@ -194,7 +195,9 @@ def _where(present: Array, first: Array, second: Array) -> Array:
 
 
 def _entries(law: Distribution, layout: Layout) -> Distribution:
-    """The marginal of some entries of a Gaussian or Student vector."""
+    """The marginal of some entries of a Gaussian or Student vector, or of a path."""
+    if isinstance(law, Paths):
+        return law if layout.vector else law.one(layout.start)
     part = slice(layout.start, layout.start + layout.size)
     loc = law.loc[..., part]
     if isinstance(law, dist.MultivariateStudentT):
@@ -212,6 +215,8 @@ def _entries(law: Distribution, layout: Layout) -> Distribution:
 def _arranged(law: Distribution, layout: Layout) -> Distribution:
     """The law with its axes in the site's own order."""
     order = (*layout.batch, *layout.vector)
+    if isinstance(law, Paths):
+        return law.on_axis(layout.vector[0])
     if order == tuple(range(len(order))) and len(layout.vector) <= max(1, law.event_dim):
         return law
     whole = law.to_event(len(law.batch_shape))

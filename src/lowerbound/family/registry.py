@@ -13,6 +13,7 @@ from lowerbound.family.factors.discrete import Categorical, Multinomial, Poisson
 from lowerbound.family.factors.free import Free
 from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
 from lowerbound.family.factors.geometric import Geometric
+from lowerbound.family.factors.markov import MarkovChain
 from lowerbound.family.factors.normal_gamma import NormalGamma
 from lowerbound.family.factors.normal_wishart import NormalWishart
 from lowerbound.family.factors.polya_gamma import InverseGaussian, Point, PolyaGamma
@@ -30,6 +31,7 @@ LISTED: tuple[type[ExponentialFamily], ...] = (
     Beta,
     Dirichlet,
     Categorical,
+    MarkovChain,
     Wishart,
     NormalGamma,
     NormalWishart,

@@ -182,8 +182,8 @@ def _likelier(
         # Elements that meet in one term take turns: the even ones, then the odd ones.
         for turn in range(ROUNDS):
             for block in discrete:
-                logits = gradient(joint.summands, compressed, point, block.number)["indicator"]
-                best = jnp.argmax(logits, axis=-1)
+                logits = gradient(joint.summands, compressed, point, block.number)
+                best = block.family.likeliest(logits)
                 if block.sequential:
                     old = block.pack(values)["z"]
                     own = jnp.arange(best.size).reshape(best.shape) % 2 == turn % 2

@@ -12,9 +12,10 @@ import numpy as np
 
 from lowerbound.compiled import jit
 from lowerbound.errors import Residual
-from lowerbound.joint.blocks.block import Block, Entry
+from lowerbound.joint.blocks.block import Block, Entry, Layout
 from lowerbound.joint.blocks.coupling import restriction, separate
 from lowerbound.joint.blocks.kind import Misfit, Restriction, expected_family
+from lowerbound.joint.blocks.neighbours import tightened
 from lowerbound.joint.blocks.statistics import find_blocks
 from lowerbound.joint.derive import (
     Derivation,
@@ -160,6 +161,7 @@ def _structure(
     constants, unknown = _constants(model, derivation, latents)
     residuals += unusable + unknown
     entries, coupled = separate(entries, latents)
+    entries = tightened(entries, latents, coupled)
     fixed = {r.latent: r.block for r in restrictions}
     projected = projections_of(entries)
     seen = without_projections(entries, projected)
@@ -200,17 +202,33 @@ def _with_extras(block: Block, constants: Mapping[str, Mapping[str, Array]], sto
 
 def _with_presence(block: Block, masks: Mapping[str, Operand], store: Store) -> Block:
     """A block whose masked elements are no part of the model, nor of q."""
+    if block.family.counts_absent:
+        parts = [_absent(masks.get(s), layout) for s, layout in block.layouts.items()]
+        absent = jnp.broadcast_to(sum(parts, jnp.zeros(())), block.batch_shape)
+        return replace(block, extras={**block.extras, "absent": store.put(absent)})
     site = block.sites[0]
     mask = masks.get(site)
     if mask is None or len(block.sites) > 1 or isinstance(mask, Poison):
         return block
-    layout = block.layouts[site]
+    kept = _kept(mask, block.layouts[site])[..., 0]
+    return replace(block, presence=store.put(jnp.broadcast_to(kept, block.batch_shape)))
+
+
+def _kept(mask: Value | Array | float, layout: Layout) -> jax.Array:
+    """A mask by batch, and the elements of a copy in one axis."""
     array = full(mask) if isinstance(mask, Value) else jnp.asarray(mask)
     rank = len(layout.shape)
     array = array.reshape((1,) * (rank - array.ndim) + array.shape)
     kept = jnp.transpose(array, (*layout.batch, *layout.vector))
-    kept = kept.reshape((*kept.shape[: len(layout.batch)], -1))[..., 0]
-    return replace(block, presence=store.put(jnp.broadcast_to(kept, block.batch_shape)))
+    return jnp.asarray(kept).reshape((*kept.shape[: len(layout.batch)], -1))
+
+
+def _absent(mask: Operand | None, layout: Layout) -> jax.Array:
+    """How many elements of every copy a mask leaves out."""
+    if mask is None or isinstance(mask, Poison):
+        return jnp.zeros(())
+    left = 1.0 - _kept(mask, layout)
+    return jnp.asarray(left.sum(axis=-1) * (layout.size // left.shape[-1]))
 
 
 def _restrictions(

@@ -17,6 +17,7 @@ from lowerbound.rewrite.augment import possible
 
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
 SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
+FEW_TRANSITIONS = 1_000  # of all paths: the sum over them costs little in every step of a Gaussian
 
 
 def exact(case: Case) -> Iterator[Tried]:
@@ -46,6 +47,11 @@ def coordinates(case: Case) -> Iterator[Tried]:
     if excluding and 0 < case.size <= FULL_BELOW and case.summable:
         reason = "exclude values of each other, which independent factors cannot say"
         yield case.tried(name, f"{listed(excluding)} {reason}")
+        return
+    short = short_paths(structure)
+    if short and 0 < case.size <= FULL_BELOW and case.summable:
+        reason = "short enough to be summed out of a Gaussian, which loses less"
+        yield case.tried(name, f"{listed(short)} makes a path {reason}")
         return
     how = " (some expectations by quadrature)" if structure.by_quadrature else ""
     starts = STARTS if several_optima(structure) else 1
@@ -86,10 +92,23 @@ def augmented_exactly(case: Case) -> Iterator[Tried]:
 def several_optima(structure: Structure) -> bool:
     """Whether a small model has discrete factors that meet others: a mixture, in the main."""
     discrete = [block for block in structure.blocks if block.family.enumerable]
-    size = sum(math.prod(b.batch_shape) * int(b.static["dim"]) for b in discrete)
+    size = sum(b.elements * int(b.static["dim"]) for b in discrete)
     numbers = {block.number for block in discrete}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
     return meets and size <= SMALL_MIXTURE
+
+
+def short_paths(structure: Structure) -> tuple[str, ...]:
+    """The discrete sites of paths that meet other factors, where transitions are few."""
+    paths = [
+        block
+        for block in structure.blocks
+        if block.family.enumerable and block.elements > math.prod(block.batch_shape)
+    ]
+    numbers = {block.number for block in paths}
+    meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
+    few = sum(b.elements * int(b.static["dim"]) ** 2 for b in paths) <= FEW_TRANSITIONS
+    return tuple(site for block in paths for site in block.sites) if meets and few else ()
 
 
 def exclusions(case: Case) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     StochasticGaussian,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.growth.growing import Growing
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
@@ -25,6 +26,7 @@ from lowerbound.run.method import Method, Settings
 # A new method is its file, and a line here. Those that need an argument have no shorthand.
 METHODS: Final[tuple[type[Method], ...]] = (
     CAVI,
+    Growing,
     SVI,
     Memoized,
     Gaussian,

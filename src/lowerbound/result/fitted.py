@@ -19,18 +19,18 @@ from lowerbound.joint import inputs_of
 from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer, Stop, in_order
 from lowerbound.result.exchange.as_guide import Guide, guide_of
-from lowerbound.result.local_rows import local_factors
-from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan
 from lowerbound.result.posterior import History, Posterior, Restart
-from lowerbound.result.predictive import (
+from lowerbound.result.saved import Saved
+from lowerbound.result.summary import described, site_moments, summary_table
+from lowerbound.result.unseen.local_rows import local_factors
+from lowerbound.result.unseen.new_rows import new_call
+from lowerbound.result.unseen.predictive import (
     derived_sites,
     predictive_sites,
     row_densities,
     terms_from_draws,
 )
-from lowerbound.result.saved import Saved
-from lowerbound.result.summary import described, site_moments, summary_table
 from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.augment import augmented, auxiliary_of
 from lowerbound.rewrite.trees import with_values

@@ -13,6 +13,27 @@ from lowerbound.family.q import Q
 
 
 @dataclass(frozen=True)
+class Move:
+    """Changes of components of one kind: which, the nats that they gained, after which sweep.
+
+    A "merge" of (k, l) moved the rows of k to l, a "split" some of the rows of k to l.
+    """
+
+    kind: str
+    components: tuple[tuple[int, ...], ...]
+    gain: float
+    sweep: int
+
+    def __str__(self) -> str:
+        which = "all" if self.kind == "order" else ", ".join(map(_joined, self.components))
+        return f"sweep {self.sweep}: {self.kind} {which} ({self.gain:+.2f} nats)"
+
+
+def _joined(components: tuple[int, ...]) -> str:
+    return " and ".join(map(str, components))
+
+
+@dataclass(frozen=True)
 class History:
     """One value per sweep of the kept restart; `held_out` one per check, when monitored.
 
@@ -20,6 +41,7 @@ class History:
     estimates since the last evaluation. `rows` counts the rows that have been worked through;
     `unit` is that of `held_out`, `step` what the ELBO is recorded after. `starts` has the ELBO of
     every restart, (sweeps, restarts), no number after its end; empty where that is not kept.
+    `moves` are changes of the components of a mixture, those of `lb.Growing` that were kept.
     """
 
     elbo: np.ndarray
@@ -29,6 +51,7 @@ class History:
     unit: str = "nats per row"
     step: str = "sweep"  # what one value of `elbo` belongs to
     starts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True)

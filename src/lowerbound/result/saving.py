@@ -20,10 +20,10 @@ from lowerbound.model import trace_model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
 from lowerbound.result.latent_records import finite_values
-from lowerbound.result.new_rows import new_call
 from lowerbound.result.plan import Plan, Row
-from lowerbound.result.posterior import History, Restart
+from lowerbound.result.posterior import History, Move, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
+from lowerbound.result.unseen.new_rows import new_call
 from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.summing.enumerated import enumerated
 from lowerbound.rewrite.trees import tree_from, tree_record
@@ -48,7 +48,8 @@ def save(fit: Fit, path: str | os.PathLike[str]) -> None:
         "plan": {f.name: getattr(fit.plan, f.name) for f in dataclasses.fields(Plan) if f.compare}
         | {"rows": [dataclasses.asdict(row) for row in fit.plan.rows]}
         | {"residuals": [dataclasses.asdict(r) for r in fit.plan.residuals]},
-        "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)},
+        "history": {f.name: getattr(fit.history, f.name) for f in dataclasses.fields(History)}
+        | {"moves": [dataclasses.asdict(move) for move in fit.history.moves]},
         "restarts": [dataclasses.asdict(restart) for restart in fit.restarts],
         **fit.q.record(),
         "partition": None if blocks is None else [tuple(block) for block in blocks],
@@ -169,7 +170,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
     answer = Answer(
         Q(family, naturals, finite_values(sites)),
         document["elbo"],
-        History(**document["history"]),
+        _history(document["history"]),
         tuple(Restart(**restart) for restart in document["restarts"]),
         document["precision"],
         document.get("elbo_error", 0.0),
@@ -190,6 +191,14 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
         Saved(**document["saved"]),
         Verdict(**document["verdict"]) if "verdict" in document else UNKNOWN,
     )
+
+
+def _history(record: dict[str, Any]) -> History:
+    moves = tuple(
+        Move(**{**one, "components": tuple(map(tuple, one["components"]))})
+        for one in record.get("moves", ())
+    )
+    return History(**{**record, "moves": moves})
 
 
 def _check_naturals(family: MeanField, naturals: Any, precision: str) -> None:

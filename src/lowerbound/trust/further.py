@@ -16,7 +16,7 @@ from lowerbound.compiled import quickly
 from lowerbound.errors import LowerboundError
 from lowerbound.result.evidence import Evidence, Finding, Off, k_threshold
 from lowerbound.result.fitted import Fit
-from lowerbound.result.new_rows import row_axes, rows_in
+from lowerbound.result.unseen.new_rows import row_axes, rows_in
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.correcting import correct

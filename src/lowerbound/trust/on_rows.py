@@ -27,7 +27,7 @@ from lowerbound.model import Model, trace_model
 from lowerbound.model.program import Message
 from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.fitted import Fit
-from lowerbound.result.new_rows import row_axes
+from lowerbound.result.unseen.new_rows import row_axes
 from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.augment import auxiliary_of
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated

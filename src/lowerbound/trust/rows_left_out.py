@@ -15,8 +15,8 @@ from lowerbound.errors import NoRowsError, NotConjugateError
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
-from lowerbound.result.new_rows import log_densities, row_axes, rows_of
-from lowerbound.result.row_integrals import (
+from lowerbound.result.unseen.new_rows import log_densities, row_axes, rows_of
+from lowerbound.result.unseen.row_integrals import (
     LOCAL_DRAWS,
     proposal_of,
     simulated_densities,

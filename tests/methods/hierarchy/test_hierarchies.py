@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -198,12 +199,19 @@ def test_what_it_cannot_read_is_said():
         lb.fit(mixed, GROUP, 5, Y, method=lb.Integrated(sites=("nu",)))
 
     def scales(x, y):
-        a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-        numpyro.sample("y", dist.Normal(a[0] + a[1] * x, np.e ** (b[0] + b[1] * x)), obs=y)
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([9]).to_event(1))
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([9]).to_event(1))
+        numpyro.sample("y", dist.Normal(jnp.exp(a) @ x, jnp.exp(b) @ x), obs=y)
 
-    with pytest.raises(NoPredictorsError, match="predictors of a and of b meet in one term"):
-        lb.fit(scales, X, Y, method=lb.Integrated())
+    with pytest.raises(NoPredictorsError, match="predictors of a and of a meet in one term"):
+        lb.fit(scales, np.ones((9, 30)), Y, method=lb.Integrated())
+
+    def plain(x, y):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1] * x), obs=y)
+
+    with pytest.raises(NoPredictorsError, match="no site sets a scale or a shape"):
+        lb.fit(plain, X, (Y > 0) * 1.0, method=lb.Integrated())
 
 
 def test_two_ways_to_tell_the_data_are_weighed_by_their_mass():

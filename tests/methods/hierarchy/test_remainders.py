@@ -84,6 +84,58 @@ def test_scales_and_effects_of_single_counts_are_those_of_the_posterior():
     assert stated == pytest.approx(evidence, abs=0.05)
 
 
+ROWS = np.random.default_rng(3).normal(0.5, 1.0, (4, 5)) * np.array([0.4, 1.0, 1.0, 2.5])[:, None]
+
+
+def places_and_scales(y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(2.0))
+    with numpyro.plate("groups", len(ROWS), dim=-2):
+        u = numpyro.sample("u", dist.Normal(0.0, tau))
+        v = numpyro.sample("v", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", ROWS.shape[1]):
+            numpyro.sample("y", dist.Normal(u, jnp.exp(v)), obs=y)
+
+
+def test_what_the_bound_misses_where_predictors_meet():
+    """Groups are independent given tau: sums over the place and the log scale of each."""
+    with jax.enable_x64(True):
+        one = predictors_of(trace_model(places_and_scales, (ROWS,), {}, None))
+        surface = GivenHyperparameters.of(one)
+        solved = surface(np.array([0.0]), (), False)
+        found = remainder(surface, solved)
+    assert one.joint.clusters.shape == (len(ROWS), 2)
+    u, v = np.linspace(-6.0, 6.0, 1201)[:, None], np.linspace(-4.0, 4.0, 401)
+    cell = (u[1, 0] - u[0, 0]) * (v[1] - v[0])
+    log_p = stats.halfnorm.logpdf(1.0, scale=2.0)
+    means, sds = [], []
+    for rows in ROWS:
+        terms = stats.norm.logpdf(u) + stats.norm.logpdf(v)
+        terms = terms + sum(stats.norm.logpdf(y, u, np.exp(v)) for y in rows)
+        total = logsumexp(terms)
+        log_p += total + np.log(cell)
+        share = np.exp(terms - total)
+        first = [float((share * x).sum()) for x in (u, v)]
+        means.append(first)
+        sds.append(
+            [np.sqrt((share * x**2).sum() - m**2) for x, m in zip((u, v), first, strict=True)]
+        )
+    mean, sd = np.array(means).T.ravel(), np.array(sds).T.ravel()
+    gap = log_p - solved.value
+    assert gap > 0.05
+    # 4,096 draws: a standard error of some percent of what is missed.
+    assert found.missed == pytest.approx(gap, rel=0.25)
+    corrected = solved.loc + found.shift * np.sqrt(solved.variance)
+    assert abs((corrected - mean) / sd).max() < 0.05
+    # R given one number leaves out how it spreads beside that: enough for the log scales, and too
+    # little for the places, whose tails are those of Student's t.
+    before = 0.5 * np.log(solved.variance / sd**2)
+    after = before + found.stretch
+    scales = slice(len(ROWS), None)
+    assert (abs(after) <= abs(before)).all()
+    assert abs(after[scales]).max() < 0.1
+    assert abs(after[scales]).max() < 0.6 * abs(before[scales]).max()
+
+
 def test_parabolas_miss_nothing():
     def line(y=None):
         tau = numpyro.sample("tau", dist.HalfNormal(2.0))

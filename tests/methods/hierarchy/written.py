@@ -371,6 +371,59 @@ def contrasts(group, x, y=None):
     numpyro.sample("y", dist.Normal(mu + a[group], sigma).to_event(1), obs=y)
 
 
+def softmax(x, group, y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(1).expand([2]).to_event(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(jnp.zeros(2), tau).to_event(1))
+    eta = slope * x[:, None] + a[group]
+    numpyro.sample("y", dist.Categorical(logits=jnp.pad(eta, ((0, 0), (1, 0)))), obs=y)
+
+
+def softmax_by_hand(x, group, y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(1).expand([2]).to_event(1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
+    z = numpyro.sample("z", dist.Normal(0, 1).expand([5, 2]).to_event(2))
+    eta = [slope[k] * x + tau[k] * z[group, k] for k in range(2)]
+    norm = jnp.log(1 + jnp.exp(eta[0]) + jnp.exp(eta[1]))
+    chosen = jnp.where(y == 0, 0.0, jnp.where(y == 1, eta[0], eta[1]))
+    numpyro.factor("y", chosen - norm)
+
+
+def location_and_scale(x, group, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2).expand([2]).to_event(1))
+    c = numpyro.sample("c", dist.Normal(0, 1).expand([2]).to_event(1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    omega = numpyro.sample("omega", dist.HalfNormal(1))
+    with numpyro.plate("groups", 5):
+        u = numpyro.sample("u", dist.Normal(0, tau))
+        v = numpyro.sample("v", dist.Normal(0, omega))
+    log_sigma = c[0] + c[1] * x + v[group]
+    numpyro.sample("y", dist.Normal(b[0] + b[1] * x + u[group], jnp.exp(log_sigma)), obs=y)
+
+
+def items(person, item, y=None):
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    with numpyro.plate("people", 5):
+        ability = numpyro.sample("ability", dist.Normal(0, 1))
+    with numpyro.plate("items", 6):
+        slope = numpyro.sample("slope", dist.LogNormal(0, 0.5))
+        place = numpyro.sample("place", dist.Normal(0, tau))
+    logits = slope[item] * (ability[person] - place[item])
+    numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
+
+
+def zeros(x, group, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2).expand([2]).to_event(1))
+    tau = numpyro.sample("tau", dist.HalfNormal(1))
+    with numpyro.plate("groups", 5):
+        u = numpyro.sample("u", dist.Normal(0, tau))
+        gate = numpyro.sample("gate", dist.Normal(0, 1))
+    rate = jnp.exp(b[0] + b[1] * x + u[group])
+    zeros = dist.ZeroInflatedDistribution(dist.Poisson(rate), gate_logits=gate[group])
+    numpyro.sample("y", zeros, obs=y)
+
+
 _rows = {"x": X, "group": GROUP, "y": Y}
 _counts = {"x": X, "group": GROUP, "y": COUNTS}
 _lattice = np.array(
@@ -439,4 +492,11 @@ WRITTEN: dict[str, Written] = {
     "log_rates": Written(log_rates, _counts, ("s",)),
     "frailty": Written(frailty, _counts, ("shape",)),
     "contrasts": Written(contrasts, _rows, ("tau", "sigma"), True),
+    "softmax": Written(softmax, {"x": X, "group": GROUP, "y": OTHER}, ("tau",)),
+    "softmax_by_hand": Written(softmax_by_hand, {"x": X, "group": GROUP, "y": OTHER}, ("tau",)),
+    "location_and_scale": Written(location_and_scale, _rows, ("tau", "omega")),
+    "items": Written(
+        items, {"person": GROUP, "item": np.tile(np.arange(6), 5), "y": BINARY}, ("tau",)
+    ),
+    "zeros": Written(zeros, {"x": X, "group": GROUP, "y": COUNTS}, ("tau",)),
 }

@@ -1,7 +1,8 @@
 """One of two processes that fit together: `python -m ... TASK ADDRESS RANK`.
 
-`rows FOLDER ROWS` fits models to arrays that both processes hold and to Parquet files of which each
-reads its own part; `files-alone FOLDER ROWS` fits the files in one process with two devices;
+`rows FOLDER ROWS PART` fits models to arrays that both processes hold and to Parquet files of which
+each reads its own share; `files-alone FOLDER ROWS PART` fits the files in one process with two
+devices;
 `go-on FOLDER HOW PAUSE` starts a run with checkpoints in the folder, or goes on with the one there.
 """
 
@@ -22,15 +23,16 @@ from lowerbound.store.checkpoint import Keeper, found
 from tests.methods.stochastic.batched import METHODS, MODELS, batched, lasting, numbers
 from tests.run import models
 
-ARRAYS = [("mixture", "averaged"), ("topics", "memoized")]
+# What is fitted, in two parts: either has arrays and files, stochastic steps and memoised visits.
+ARRAYS = {"first": [("topics", "memoized")], "second": [("mixture", "averaged")]}
 FILES = {
-    "plain": lb.SVI(batch_size=16, steps=20, monitor=None),
-    "memoized": lb.Memoized(batch_size=16, visits=30, monitor=20),
+    "first": {"plain": lb.SVI(batch_size=16, steps=20, monitor=None)},
+    "second": {"memoized": lb.Memoized(batch_size=16, visits=30, monitor=20)},
 }
 
 
-def arrays(rank: int, folder: Path) -> None:
-    for name, how in ARRAYS:
+def arrays(rank: int, folder: Path, part: str) -> None:
+    for name, how in ARRAYS[part]:
         np.savez(folder / f"{name}-{how}-{rank}", **numbers(batched(name, how, "all")))
     # Every process must hold the same rows.
     other = {**MODELS["mixture"].arguments, "x": np.arange(60.0).reshape(30, 2) + rank}
@@ -42,13 +44,13 @@ def arrays(rank: int, folder: Path) -> None:
         print(error)
 
 
-def fit_files(rows: Path, how: str) -> lb.Fit:
+def fit_files(rows: Path, method: Any) -> lb.Fit:
     columns = lb.stream(rows, x=["a", "b"])
     with lb.computing(devices="all"):
-        return lb.fit(models.mixture, **columns, K=3, method=FILES[how], seed=1, progress=False)
+        return lb.fit(models.mixture, **columns, K=3, method=method, seed=1, progress=False)
 
 
-def files(rank: int, folder: Path, rows: Path) -> None:
+def files(rank: int, folder: Path, rows: Path, part: str) -> None:
     read: set[tuple[str, int]] = set()
     iter_batches = pq.ParquetFile.iter_batches
 
@@ -66,9 +68,9 @@ def files(rank: int, folder: Path, rows: Path) -> None:
         init(self, source, *args, **kwargs)
 
     pq.ParquetFile.__init__, pq.ParquetFile.iter_batches = named, recorded
-    for how in FILES:
+    for how, method in FILES[part].items():
         read.clear()
-        np.savez(folder / f"{how}-{rank}", **numbers(fit_files(rows, how)))
+        np.savez(folder / f"{how}-{rank}", **numbers(fit_files(rows, method)))
         (folder / f"{how}-{rank}.json").write_text(json.dumps(sorted(read)))
 
 
@@ -96,13 +98,13 @@ def go_on(rank: int, folder: Path, how: str, pause: float) -> None:
 def main(task: str, address: str, rank: int, folder: Path, *rest: str) -> None:
     if task == "files-alone":
         jax.config.update("jax_num_cpu_devices", 2)
-        files(rank, folder, Path(rest[0]))
+        files(rank, folder, Path(rest[0]), rest[1])
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, 2, rank)
     if task == "rows":
-        arrays(rank, folder)
-        files(rank, folder, Path(rest[0]))
+        arrays(rank, folder, rest[1])
+        files(rank, folder, Path(rest[0]), rest[1])
     else:
         go_on(rank, folder, rest[0], float(rest[1]))
     jax.distributed.shutdown()

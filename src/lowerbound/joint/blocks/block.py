@@ -144,6 +144,11 @@ class Block:
         """The latent sites of the factor, its precision last."""
         return (*self.layouts, *((self.scale,) if self.scale else ()))
 
+    @property
+    def elements(self) -> int:
+        """How many numbers its sites hold, but for the precision."""
+        return sum(math.prod(layout.shape) for layout in self.layouts.values())
+
     def pack(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Site values as the family's canonical values."""
         packed: dict[str, Array] = {}

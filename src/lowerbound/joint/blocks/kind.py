@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array as JaxArray
 
@@ -73,6 +74,19 @@ class Restriction:
         return self.block.sites[0]
 
 
+@dataclass(frozen=True)
+class Path:
+    """Discrete elements that meet their neighbours alone: along an axis of a site, or of sites.
+
+    `layouts` have the axis of the steps as their vector, or the number of the step as their start.
+    """
+
+    layouts: dict[str, Layout]
+    batch_shape: tuple[int, ...]
+    length: int
+    values: int  # how many each element may take
+
+
 class Kind:
     """A family as the derivation sees it. All of it is of the class: no array is needed.
 
@@ -91,6 +105,7 @@ class Kind:
     enumerable: ClassVar[bool] = False  # a table over few values, with the statistic "indicator"
     free_form: ClassVar[bool] = False  # its statistics are functions, with constants, of the terms
     traced: ClassVar[bool] = True  # its marginals can be compiled
+    counts_absent: ClassVar[bool] = False  # elements left out by a mask are its constant "absent"
     based: ClassVar[bool] = False  # some terms of log p are its base measure (`log_base`)
 
     # -- sites ------------------------------------------------------------------------------------
@@ -145,6 +160,11 @@ class Kind:
         return None
 
     @classmethod
+    def of_path(cls, path: Path) -> Block | None:
+        """The block of discrete elements that follow each other."""
+        return None
+
+    @classmethod
     def restriction(cls, seen: Observed) -> Restriction | None:
         """The block of a site of which a function is observed, where it is of this family."""
         return None
@@ -194,6 +214,11 @@ class Kind:
     def text(cls, block: Block, site: str) -> str:
         """The sufficient statistics of a block, in the names of its sites."""
         return cls.formula.format(z=site)
+
+    @classmethod
+    def likeliest(cls, logits: Mapping[str, JaxArray]) -> JaxArray:
+        """The likeliest values of an `enumerable` family."""
+        return jnp.argmax(logits["indicator"], axis=-1)
 
     @classmethod
     def describes(cls, latent: Latent) -> bool:

@@ -13,6 +13,7 @@ from lowerbound.errors import BlockError
 from lowerbound.joint.blocks.block import Block, Entry
 from lowerbound.joint.blocks.gaussians import gaussian_groups, quadratic_pairs, with_precision
 from lowerbound.joint.blocks.kind import FAMILIES, Kind, Misfit, Uses, takers
+from lowerbound.joint.blocks.neighbours import paths_of
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
 
@@ -41,6 +42,8 @@ def find_blocks(
             misfits.append(found)
         else:
             chosen[name] = found
+    paths = _paths(entries, latents, ordered, set(chosen) - set(fixed), partition)
+    ordered -= {name for block in paths for name in block.sites}
     for name in list(chosen):
         if latents[name].domain is REAL:
             misfits += _check_degree(entries, name)
@@ -52,8 +55,8 @@ def find_blocks(
     ]
     alone = set(apart)
     groups = gaussian_groups(entries, latents, gaussian, partition, alone)
-    blocks: list[Block] = []
-    taken: set[str] = set()
+    blocks: list[Block] = list(paths)
+    taken = {name for block in paths for name in block.sites}
     for group in groups:
         other_side = {n for n in latents if (n in alone) != (next(iter(group.layouts)) in alone)}
         scales = {
@@ -81,6 +84,25 @@ def find_blocks(
                 reason = "no joint family has the statistics they need together"
                 raise BlockError.together(part, reason)
     return numbered, misfits
+
+
+def _paths(
+    entries: Sequence[Entry],
+    latents: Mapping[str, Latent],
+    coupled: set[str],
+    free: set[str],
+    partition: Sequence[Sequence[str]] | None,
+) -> list[Block]:
+    """The blocks of discrete elements that follow each other; sites of a `partition` as it says."""
+    asked = [set(part) for part in partition or ()]
+    found = []
+    for path in paths_of(entries, latents, coupled, free):
+        own = set(path.layouts)
+        if any(part & own and part != own for part in asked):
+            continue
+        made = (family.of_path(path) for family in FAMILIES.values())
+        found += [block for block in made if block is not None][:1]
+    return found
 
 
 def _family(

@@ -20,6 +20,7 @@ from jax.extend import core as jex
 
 from lowerbound.compiled.interpreting import interpreted
 from lowerbound.joint.rules import elementwise, indexing, multiplied, static, structural
+from lowerbound.joint.rules.scans import Scan
 from lowerbound.joint.terms.impossible import holds_infinity, is_finite, possible
 from lowerbound.joint.terms.value import (
     Operand,
@@ -75,6 +76,11 @@ class _Interpreter:
         poison = first_poison(inputs)
         if poison is not None:
             return [poison.spread(shape, inputs) for shape in shapes]
+        if name == "scan" and sites_of(*inputs):
+            scan = Scan(equation.params, [bool(sites_of(o)) for o in inputs])
+            order = scan.order()
+            if order is not None:
+                return self.side_by_side(scan, order, equation, inputs)
         rule = RULES.get(name) or elementwise.rule_of_operation(name)
         if rule is None:
             if not sites_of(*inputs):
@@ -118,6 +124,16 @@ class _Interpreter:
 
         return [seen_from_outside(o) if isinstance(o, Poison) else o for o in outputs]
 
+    def side_by_side(
+        self, scan: Scan, order: Sequence[int], equation: Any, inputs: list[Operand]
+    ) -> list[Operand]:
+        """A loop whose steps do not wait for each other, as one step with an axis of times."""
+        given = [abstract_of(v.aval) for v in equation.invars]
+        wide = any(dtype.itemsize == 8 for dtype in (one.dtype for one in given))
+        with jax.enable_x64(wide):  # in the types in which the program was traced
+            closed = jax.make_jaxpr(lambda *arrays: scan.side_by_side(order, arrays))(*given)
+        return self.run(closed.jaxpr, closed.consts, inputs)
+
     def constant(self, equation: Any, inputs: list[Any]) -> list[Operand]:
         name, params = equation.primitive.name, equation.params
         aval = equation.outvars[0].aval
@@ -136,6 +152,10 @@ class _Interpreter:
                 if isinstance(result, list)
                 else [np.asarray(result, dtype=aval.dtype)]
             )
+        elif name == "scan" and all(isinstance(a, np.ndarray) for a in inputs):
+            # A counter: positions that are known.
+            with jax.enable_x64(True), jax.ensure_compile_time_eval():
+                outputs = [np.asarray(array) for array in _evaluated(equation, inputs)]
         else:
             outputs = _evaluated(equation, inputs)
         if key is not None:
@@ -154,6 +174,11 @@ def _evaluated(equation: Any, inputs: list[Any]) -> list[Operand]:
     if name in _LOGARITHMS:
         return [possible(bound)]
     return list(bound) if equation.primitive.multiple_results else [bound]
+
+
+def abstract_of(aval: Any) -> Any:
+    """An array of which only shape and type are known."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)  # type: ignore[no-untyped-call]
 
 
 def _identity(array: Any) -> object:

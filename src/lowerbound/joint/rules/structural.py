@@ -11,7 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.joint.terms.indicators import close, expose
-from lowerbound.joint.terms.indices import Array, Gather, Index, Label, gathered
+from lowerbound.joint.terms.indices import (
+    Array,
+    Gather,
+    Index,
+    Label,
+    gathered,
+    is_static,
+    position,
+)
 from lowerbound.joint.terms.labelled import substitute
 from lowerbound.joint.terms.value import (
     Operand,
@@ -135,7 +143,9 @@ def slice_axis(value: Value, axis: int, positions: Array) -> Value:
     where: Index = (
         gathered(positions, (new,), value.shape[axis])
         if new
-        else Gather(positions[0] if size else np.asarray(0), ())  # of nothing: never read
+        else (position(int(positions[0])) if is_static(positions) else Gather(positions[0], ()))
+        if size
+        else position(0)  # of nothing: never read
     )
     index: list[Index | None] = list(value.axes)
     index[axis] = where

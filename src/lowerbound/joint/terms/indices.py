@@ -120,13 +120,13 @@ def take(array: Array, index: tuple[Index, ...]) -> tuple[Array, tuple[Label, ..
         gather = index[axis]
         assert isinstance(gather, Gather)
         if isinstance(array, np.ndarray) and isinstance(gather.array, np.ndarray):
-            return np.take(array, gather.array, axis=axis), labels
+            return np.asarray(np.take(array, gather.array, axis=axis)), labels
         # XLA's partitioner fails on 64-bit indices when devices hold unequal numbers of rows.
         where = jnp.asarray(gather.array, np.int32)
         return jnp.take(jnp.asarray(array), where, axis=axis, mode="clip"), labels
     positions = tuple(align(*as_array(i), labels) for i in index)
     if isinstance(array, np.ndarray) and all(isinstance(p, np.ndarray) for p in positions):
-        return array[positions], labels
+        return np.asarray(array[positions]), labels
     return jnp.asarray(array)[positions], labels
 
 

@@ -20,9 +20,9 @@ def assignments(engine: Engine, model: Model) -> int | None:
     if len(discrete) != 1:
         return None
     (block,) = discrete
-    rows = int(np.prod(block.batch_shape))
+    rows = block.elements
     if plate is None:  # a vector of them, without a plate
-        if len(block.batch_shape) != 1 or rows < block.static["dim"]:
+        if len(block.layouts[block.sites[0]].shape) != 1 or rows < block.static["dim"]:
             return None
     elif rows != plate.size or block.sites[0] not in model.local:
         return None
@@ -34,7 +34,7 @@ def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
     """A mixture needs a row for every component."""
     if seeded is None:
         return
-    rows = int(np.prod(engine.joint.blocks[seeded].batch_shape))
+    rows = engine.joint.blocks[seeded].elements
     components = engine.joint.blocks[seeded].static["dim"]
     if components > rows:
         static = {

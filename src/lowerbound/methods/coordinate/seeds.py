@@ -50,7 +50,7 @@ class Seeds:
             row = jnp.searchsorted(total, uniforms[k] * total[-1])
             indicator = indicator.at[row, k].add(0.5 * share)
             led = self.given(indicator, state)
-            own = self._scores(led)[:, k]
+            own = self.scores(led)[:, k]
             return indicator, jnp.minimum(gap, jnp.maximum(own[row] - own, 0.0) + 1e-6), led
 
         gap = jnp.full((rows,), float(np.finfo(dtype).max) / (2 * rows), dtype)
@@ -63,17 +63,18 @@ class Seeds:
         """Every row in the component that explains it best, a few times over: k-means."""
 
         def body(_: Array, state: State) -> State:
-            return self.given(one_of(self._scores(state)), state)
+            return self.given(one_of(self.scores(state)), state)
 
         hardened: State = jax.lax.fori_loop(0, rounds, body, state)
         return hardened
 
     def _shape(self, state: State) -> tuple[int, int, Any]:
         indicator = state.means[self.number]["indicator"]
-        rows = self.engine.family.families[self.number].batch_shape[0]
+        rows = self.engine.joint.blocks[self.number].elements
         return rows, indicator.shape[-1], indicator.dtype
 
-    def _scores(self, state: State) -> Array:
+    def scores(self, state: State) -> Array:
+        """The expected log density of every row in every component, up to a constant of the row."""
         rows, categories, _ = self._shape(state)
         found = gradient(self.engine.joint.summands, self.arrays, state.means, self.number)
         return found["indicator"].reshape(rows, categories)
@@ -81,7 +82,7 @@ class Seeds:
     def given(self, indicator: Array, state: State) -> State:
         """The factors of all rows, given responsibilities."""
         shape = state.means[self.number]["indicator"].shape
-        own = {"indicator": indicator.reshape(shape)}
+        own = self.engine.family.families[self.number].assigned(indicator.reshape(shape))
         state = state.replaced(self.number, state.naturals[self.number], own)
         for number in reversed(self._others):
             state = self._updated(state, number)

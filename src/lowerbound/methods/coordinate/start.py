@@ -8,7 +8,6 @@ in different ways, in turn: an optimum that all starts of one kind miss is found
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -74,7 +73,7 @@ def start_kinds(
         return [how] * restarts
     kinds = [SCATTERED]
     if seeded is not None:
-        few = math.prod(engine.family.families[seeded].batch_shape) <= FEW_ROWS
+        few = engine.joint.blocks[seeded].elements <= FEW_ROWS
         kinds = [SOFT, HARD, *([PARTED] if few else [])]
     elif any(b.family.enumerable and not b.sequential for b in engine.joint.blocks):
         kinds = [SCATTERED, LED]
@@ -131,7 +130,7 @@ def chances(
         rows, uniforms = np.zeros(0, int), np.zeros(0)
         if seeded is not None:
             family = engine.family.families[seeded]
-            count = math.prod(family.batch_shape)
+            count = engine.joint.blocks[seeded].elements
             components = family.statistic_shapes()["indicator"][-1]
             rows = rng.choice(count, components, replace=False)
             uniforms = rng.random(components)

@@ -43,9 +43,9 @@ from lowerbound.methods.coordinate.progress import (
 from lowerbound.methods.coordinate.start import Chance, chances, start, start_kinds
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop
-from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import History, Restart
+from lowerbound.result.unseen.held_out import given_rows, scorer
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Info, Planned, Trace
 from lowerbound.run.problem import Problem
@@ -152,7 +152,7 @@ class Sweeping(Planned[Progress]):
         if self.score and new.done == min(new.check, limit) and new.running:
             new = self._scored(new)
         text = f"ELBO {new.elbo:.6g}"
-        return new, Info(new.done, values, text, self._stop(new))
+        return new, Info(new.done, values, text, self.stopped(new))
 
     def _scored(self, old: Progress) -> Progress:
         """With the score of the best restart, which stops all when it has settled."""
@@ -167,7 +167,7 @@ class Sweeping(Planned[Progress]):
                 carry = carry._replace(status=np.where(status == RUNNING, CONVERGED, status))
         return replace(old, carry=carry, scores=scores, check=next_check(old.done))
 
-    def _stop(self, state: Progress) -> Stop | None:
+    def stopped(self, state: Progress) -> Stop | None:
         """Why the run is over: what holds of the best restart, once none is running."""
         method = self.method
         if state.running and state.done < method.max_sweeps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from numpyro.distributions import constraints
 from lowerbound.compiled import Kept, quickly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
+from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
 from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
@@ -34,23 +36,37 @@ def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
 
     z are the sites that are real, and those between bounds that are no scale, as long as their
     predictors are linear: in their own coordinates first, then on the unconstrained space. Theta
-    are all others, and those that meet the predictors of others. Raises NoPredictorsError with the
-    reason where there are none.
+    are all others, and those that meet the predictors of others; where these are more than a few
+    numbers, predictors may meet in one term. Raises NoPredictorsError with the reason where there
+    are none.
     """
     roles = _Roles.of(model, given)
     while True:
-        theta, z = roles.theta, roles.z
-        if roles.numbers(theta) > MOST:
-            what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
-            raise NoPredictorsError(f"{what} are too many to be integrated")
-        if not z:
-            raise NoPredictorsError("no site is left given these")
         try:
-            return _split(model, roles.coordinates, theta, z)
+            return _split(model, roles)
+        except NoPredictorsError as error:
+            changed = roles.without(error)
+            more = math.inf if changed is None else changed.numbers(changed.theta)
+            if more > roles.numbers(roles.theta) + SMALL:
+                joined = _joined(model, roles)
+                if joined is not None:
+                    return joined
+            if changed is None:
+                raise
+            roles = changed
+
+
+def _joined(model: Model, roles: _Roles) -> Predictors | None:
+    """Predictors that meet in one term; None where they are too many."""
+    while True:
+        try:
+            return _split(model, roles, TOGETHER)
         except NoPredictorsError as error:
             changed = roles.without(error)
             if changed is None:
-                raise
+                return None
+            if changed.numbers(changed.theta) > roles.numbers(roles.theta) + SMALL:
+                return None
             roles = changed
 
 
@@ -156,9 +172,14 @@ def _is_flat(coordinates: Coordinates, site: str) -> bool:
     return type(support).__name__.lstrip("_").lower() == "zerosum"
 
 
-def _split(
-    model: Model, coordinates: Coordinates, theta: tuple[str, ...], z: tuple[str, ...]
-) -> Predictors:
+def _split(model: Model, roles: _Roles, together: int = 1) -> Predictors:
+    """The predictors of a program with these roles, of which so many may meet."""
+    coordinates, theta, z = roles.coordinates, roles.theta, roles.z
+    if roles.numbers(theta) > MOST:
+        what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
+        raise NoPredictorsError(f"{what} are too many to be integrated")
+    if not z:
+        raise NoPredictorsError("no site is left given these")
     names = sorted(model.arguments.data)
     leaves = tuple(np.asarray(model.arguments.data[name]) for name in names)
 
@@ -170,7 +191,7 @@ def _split(
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     closed = jax.make_jaxpr(density)(*shapes, *leaves)
     closed = in_plain_terms(closed, range(len(theta), len(theta) + len(z)))
-    shared = _programs.of(digest(closed, *theta, "|", *z, *names), dict)
+    shared = _programs.of(digest(closed, *theta, "|", *z, *names, str(together)), dict)
     flat = flattened(closed)
     inputs = flat.inputs
     start = len(theta) + len(z)
@@ -188,9 +209,8 @@ def _split(
             shared[key] = quickly(compute)
         return [np.asarray(value) for value in shared[key](list(leaves))]
 
-    parts = split(
-        flat, inputs[: len(theta)], dict(zip(z, inputs[len(theta) :], strict=False)), known
-    )
+    own = dict(zip(z, inputs[len(theta) :], strict=False))
+    parts = split(flat, inputs[: len(theta)], own, known, together)
     entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
     lengths = tuple(map(len, parts.maps.tape.indices))
     compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})

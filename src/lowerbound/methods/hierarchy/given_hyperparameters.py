@@ -19,7 +19,8 @@ import numpy as np
 from lowerbound.family.sparse.elimination import Factor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
-from lowerbound.methods.hierarchy.predictors import Expected, Law, Normals, Predictors
+from lowerbound.methods.hierarchy.joint_terms import positive
+from lowerbound.methods.hierarchy.predictors import Expected, Law, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean and sd hardly show
@@ -33,7 +34,7 @@ SMALLEST = 1e-10  # of the curvatures that stand in for those that are not posit
 
 @dataclass(frozen=True, eq=False)
 class _At:
-    """Predictors at one theta: the entries of A, their products in pairs, the offsets."""
+    """Predictors at one theta: entries of A, products of those of lines, offsets."""
 
     t: np.ndarray
     entries: np.ndarray
@@ -83,7 +84,8 @@ class GivenHyperparameters:
     def of(cls, predictors: Predictors) -> GivenHyperparameters:
         """Find the pattern of P, and how it is eliminated."""
         one = predictors
-        gram = _reduced(one) or gram_pattern(one.rows, one.columns, one.count, one.size)
+        columns = one.columns[one.joint.entry]
+        gram = _reduced(one) or gram_pattern(one.joint.row, columns, one.lines, one.size)
         return cls(one, gram, Pattern.of(gram.rows, gram.columns, one.size, one.groups))
 
     @property
@@ -92,7 +94,7 @@ class GivenHyperparameters:
         own = 2 * self.predictors.size
         if isinstance(self.gram, Reduced):
             return own
-        return own + len(self.gram.rows) + self.predictors.count // 2
+        return own + len(self.gram.rows) + self.predictors.lines // 2
 
     def precision(self, solved: Solved) -> np.ndarray:
         """The entries of P of a solution, which keeps them only where they are not soon found."""
@@ -200,7 +202,7 @@ class GivenHyperparameters:
 
     def _mode(self, at: _At) -> _Gaussian | None:
         """Newton's steps to a mode, with the curvature there."""
-        still = np.zeros(self.predictors.count)
+        still = np.zeros(self.predictors.lines)
         loc = np.zeros(self.predictors.size)
         here = self.predictors.expected(at.t, at.offset, still)
         if not np.isfinite(here.value):
@@ -226,7 +228,10 @@ class GivenHyperparameters:
 
     def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
         """The precision that the expected curvatures make, without negative ones if need be."""
-        for curvature in (here.curvature, _positive(here.curvature)):
+        curvature = here.curvature
+        for turn in range(2):
+            if turn:
+                curvature = positive(self.predictors.joint, curvature, SMALLEST)
             precision = self._products(at, curvature)
             factor = self.pattern.factor(precision)
             if factor is not None:
@@ -239,12 +244,15 @@ class GivenHyperparameters:
         """The products of the entries of A in pairs, found once where they are always the same."""
         if isinstance(self.gram, Reduced):
             return None
-        return self._fixed_pairs if self.predictors.is_fixed else self.gram.products(entries)
+        if self.predictors.is_fixed:
+            return self._fixed_pairs
+        return self.gram.products(entries[self.predictors.joint.entry])
 
     @cached_property
     def _fixed_pairs(self) -> Any:
         assert isinstance(self.gram, Gram)
-        return self.gram.products(self.predictors.entries(np.zeros(self.predictors.dimension)))
+        entries = self.predictors.entries(np.zeros(self.predictors.dimension))
+        return self.gram.products(entries[self.predictors.joint.entry])
 
     def _products(self, at: _At, weights: np.ndarray) -> np.ndarray:
         """A' W A."""
@@ -300,7 +308,8 @@ class GivenHyperparameters:
             assert found.covariance is not None
             covariance = (gram.multiplicity * found.covariance)[gram.place]
             pairs = gram.first, gram.second, gram.owner
-        normals, law = Normals(found.mean, np.sqrt(found.spread)), Law(found.loc, covariance, pairs)
+        law = Law(found.loc, covariance, pairs)
+        normals = self.predictors.normals(found.mean, found.spread)
         return self.predictors.by_theta(at.t, normals, found.expected, law)
 
 
@@ -319,10 +328,3 @@ def _reduced(predictors: Predictors) -> Reduced | None:
     if classes is None:
         return None
     return reduced(one.rows, one.columns, one.entries(np.zeros(one.dimension)), one.size, classes)
-
-
-def _positive(curvature: np.ndarray) -> np.ndarray:
-    """Curvatures with those that are not positive replaced by small ones."""
-    least = SMALLEST * max(float(curvature.max(initial=0.0)), 1e-300)
-    positive: np.ndarray = np.maximum(curvature, least)
-    return positive

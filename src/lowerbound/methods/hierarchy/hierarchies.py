@@ -18,6 +18,7 @@ from lowerbound.errors import (
     IllConditionedError,
     LowerboundError,
     NoFiniteStartError,
+    NoPredictorsError,
     PoorIntegralError,
     UnknownSiteError,
 )
@@ -89,6 +90,8 @@ class Hierarchy(Walking[Found]):
         self.problem, self.method = problem, method
         with jax.enable_x64(True):
             self.predictors = predictors_for(problem, tuple(method.sites or ()))
+            if not self.predictors.theta:
+                raise NoPredictorsError("no site sets a scale or a shape")
             self.plan = self._plan()
 
     @cached_property

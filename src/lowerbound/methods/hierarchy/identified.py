@@ -21,13 +21,13 @@ def flat_sites(one: Predictors) -> list[str]:
     flat = [n for n in one.z if one.model.latent[n].distribution in FLAT_PRIORS]
     if not flat or one.size > MOST:
         return []
-    t, none = np.zeros(one.dimension), np.zeros(one.count)
-    entries = one.entries(t)
+    t, none = np.zeros(one.dimension), np.zeros(one.lines)
+    entries = one.entries(t)[one.joint.entry]
     bend = abs(one.expected(t, one.at(t, np.zeros(one.size)), none).curvature)
     if not (np.isfinite(bend).all() and np.isfinite(entries).all()):
         return []
-    design = np.zeros((one.count, one.size))
-    np.add.at(design, (one.rows, one.columns), entries)
+    design = np.zeros((one.lines, one.size))
+    np.add.at(design, (one.joint.row, one.columns[one.joint.entry]), entries)
     precision = design.T @ (bend[:, None] * design)
     scales = np.sqrt(np.diag(precision))
     unknown = scales == 0.0

@@ -1,7 +1,8 @@
 """Linear predictors: log p(x, z, theta) is a sum of g_e(eta_e; t), with eta = A(t) z + b(t).
 
 t is theta on the unconstrained space, with log |dtheta/dt| in the density. A is sparse with a fixed
-pattern. Expectations of the g_e under independent normals are quadratures in one dimension each.
+pattern. Expectations of the g_e under normals are quadratures in one dimension each, or in a few
+where predictors meet in one term.
 """
 
 from __future__ import annotations
@@ -17,6 +18,19 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import jit, quickly
+from lowerbound.methods.hierarchy.joint_terms import (
+    Joint,
+    Normals,
+    Root,
+    Rule,
+    covariances,
+    curved_by,
+    joint,
+    moved_by,
+    rooted,
+    rule,
+    turned_by,
+)
 from lowerbound.methods.hierarchy.reading.flat_program import Name
 from lowerbound.methods.hierarchy.reading.splitting import Split
 from lowerbound.model import Model
@@ -25,29 +39,23 @@ from lowerbound.rewrite.coordinates import Coordinates
 # The least sds, relative to its place, of the law that a predictor is looked at with: any will do
 # for a parabola.
 NARROW, WIDE = 1e-5, 1.0
-NODES = 12  # of a quadrature, where some g is not a parabola
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
+FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
     """The expected log p under normals of the predictors, with its derivatives by their means.
 
-    value: of all terms. slope, curvature: expected g' and -g'' of each predictor.
+    value: of all terms. slope: the expected g' of each predictor. curvature: the expected -g'', as
+    weights of lines.
     """
 
     value: float
     slope: np.ndarray
     curvature: np.ndarray
-
-
-class Normals(NamedTuple):
-    """Independent normals of the predictors."""
-
-    mean: Any
-    deviation: Any
 
 
 class Law(NamedTuple):
@@ -62,19 +70,12 @@ class Law(NamedTuple):
     pairs: tuple[Any, Any, Any]
 
 
-class Rule(NamedTuple):
-    """A quadrature, of whose nodes the first `used` are."""
-
-    nodes: Any
-    weights: Any
-    used: Any
-
-
 class Data(NamedTuple):
-    """The data of the program, in the order of its inputs, and the indices of A's entries."""
+    """The data of the program, in the order of its inputs, indices of A's entries, and lines."""
 
     leaves: Any
     indices: Any
+    joint: Joint
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,16 @@ class Predictors:
             found.append(begin + self.parts.maps.of(name).rows)
             begin += name.size
         return np.concatenate(found)
+
+    @cached_property
+    def joint(self) -> Joint:
+        """Which predictors meet in one term, and the lines that these make."""
+        return joint(self.parts.clusters, self.rows, self.count)
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are: predictors, and sums of two that meet."""
+        return self.count + len(self.joint.pairs)
 
     @cached_property
     def columns(self) -> np.ndarray:
@@ -170,6 +181,8 @@ class Predictors:
 
         Its slope is then a straight line, near and far: |z| has a slope that is constant twice.
         """
+        if self.lines > self.count:
+            return False
         rng = np.random.default_rng(0)
         t = 0.1 * rng.normal(size=self.dimension)
         none, line = np.zeros(self.count), None
@@ -177,7 +190,7 @@ class Predictors:
             first, step = (size * rng.normal(size=self.count) for _ in range(2))
             second = first + step + np.copysign(size, step)  # of a million, no two near each other
             slopes = [
-                np.asarray(self._expected(t, Normals(p, none), WIDE, _rule(1))[1])
+                np.asarray(self._expected(t, Normals(p, none), WIDE, rule(1, 1))[1])
                 for p in (first, second)
             ]
             with np.errstate(all="ignore"):
@@ -190,24 +203,48 @@ class Predictors:
         return True
 
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
-        """Expectations under N(mean, variance) of every predictor."""
-        sd, exact = np.sqrt(np.maximum(variance, 0.0)), self.is_quadratic
-        narrow, rule = (WIDE, _rule(2)) if exact else (NARROW, _rule(NODES))
-        value, slope, curvature = self._expected(t, Normals(mean, sd), narrow, rule)
+        """Expectations under normals with means (count,) and variances of all lines."""
+        narrow = WIDE if self.is_quadratic else NARROW
+        normals = self.normals(mean, variance)
+        value, slope, curvature = self._expected(t, normals, narrow, self._rule)
         return Expected(float(value), np.asarray(slope), np.asarray(curvature))
 
-    def _expected(self, t: np.ndarray, normals: Normals, narrow: float, rule: Rule) -> Any:
-        return self._run("expected", self._moments, t, normals, narrow, rule)
+    def normals(self, mean: np.ndarray, variance: np.ndarray) -> Normals:
+        """The normals of predictors, from the variances of all lines."""
+        sd = np.sqrt(np.maximum(variance[: self.count], 0.0))
+        return Normals(mean, sd, covariances(self.joint, variance))
+
+    @property
+    def _rule(self) -> Rule:
+        if self.is_quadratic:
+            return rule(1, 2)
+        return rule(max(1, self.joint.clusters.shape[1]))
+
+    def _expected(self, t: np.ndarray, normals: Normals, narrow: float, nodes: Rule) -> Any:
+        return self._run("expected", self._moments, t, normals, narrow, nodes)
 
     def by_theta(self, t: np.ndarray, normals: Normals, expected: Expected, law: Law) -> np.ndarray:
         """The derivative by t of the expected log p, with the law of z held fixed."""
-        rule = _rule(2 if self.is_quadratic else NODES)
         slopes = expected.slope, expected.curvature
-        return np.asarray(self._run("by theta", self._slope, t, normals, slopes, law, rule))
+        return np.asarray(self._run("by theta", self._slope, t, normals, slopes, law, self._rule))
 
     def slopes(self, t: np.ndarray, normals: Normals, places: np.ndarray) -> np.ndarray:
         """The derivative of every g by x, at mean + deviation x for each of the places x (n,)."""
         return np.asarray(self._run("slopes", self._slopes, t, normals, places))
+
+    def slopes_along(
+        self, t: np.ndarray, mean: np.ndarray, beside: Root, places: np.ndarray
+    ) -> np.ndarray:
+        """The derivatives by x of the expected terms of clusters, at mean + deviation x, (n, c).
+
+        What predictors are `beside` this, given x, has roots of their own.
+        """
+        nodes = rule(self.joint.clusters.shape[1], FEWER)
+        return np.asarray(self._run("along", self._slopes_along, t, mean, beside, places, nodes))
+
+    def values(self, t: np.ndarray, predictors: np.ndarray) -> np.ndarray:
+        """Log p at rows of predictors (n, count)."""
+        return np.asarray(self._run("values", self._log_ps, t, predictors))
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
@@ -217,7 +254,7 @@ class Predictors:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
             self.compiled[key] = quickly(function) if quick else jit(function)
-        data = Data(self.leaves, tuple(self.parts.maps.tape.indices))
+        data = Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self.compiled[key](np.asarray(t, float), data, *args)
 
@@ -258,20 +295,21 @@ class Predictors:
         return jnp.asarray(self._values(self.parts.flat.outputs, env)[0])
 
     def _moments(
-        self, t: Array, data: Data, normals: Normals, narrow: Array, rule: Rule
+        self, t: Array, data: Data, normals: Normals, narrow: Array, nodes: Rule
     ) -> tuple[Array, Array, Array]:
-        mean, deviation = normals
+        mean, deviation, together = normals
         spread = jnp.maximum(deviation, narrow * (1.0 + jnp.abs(mean)))
+        root = rooted(data.joint, spread, together)
 
-        def at(node: Array) -> tuple[Array, Array, Array]:
+        def at(node: Array) -> tuple[Array, Array, tuple[Array, Array]]:
             both = jax.value_and_grad(lambda p: self._log_p(t, data, p))
-            value, gradient = both(mean + spread * node)
-            return value, gradient, -gradient * node
+            value, gradient = both(mean + moved_by(data.joint, root, node))
+            return value, gradient, turned_by(data.joint, -gradient, node)
 
         # E[g''] = E[g' (eta - mean)] / variance: the derivative of what is averaged, kinks and all.
-        value, gradient, turned = _averaged(at, rule)
-        curvature = turned / spread
-        wider = 0.5 * jnp.sum(curvature * (spread**2 - deviation**2))
+        value, gradient, turned = _averaged(at, nodes)
+        curvature, alone = curved_by(data.joint, root, turned)
+        wider = 0.5 * jnp.sum(alone * (spread**2 - deviation**2))
         return value + wider, gradient, curvature
 
     def _slopes(self, t: Array, data: Data, normals: Normals, places: Array) -> Array:
@@ -283,6 +321,25 @@ class Predictors:
         found: Array = jax.lax.map(at, places)
         return found
 
+    def _slopes_along(
+        self, t: Array, data: Data, mean: Array, beside: Root, places: Array, nodes: Rule
+    ) -> Array:
+        slope = jax.grad(lambda p: self._log_p(t, data, p))
+        alone = Root(jnp.zeros_like(mean), beside.lower)
+
+        def at(x: Array) -> Array:
+            place = mean + beside.deviation * x
+            expected = _averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
+            own = jnp.append(beside.deviation * expected, 0.0)[data.joint.clusters]
+            return own.sum(axis=1)
+
+        found: Array = jax.lax.map(at, places)
+        return found
+
+    def _log_ps(self, t: Array, data: Data, predictors: Array) -> Array:
+        found: Array = jax.lax.map(lambda p: self._log_p(t, data, p), predictors)
+        return found
+
     def _slope(
         self,
         t: Array,
@@ -290,21 +347,22 @@ class Predictors:
         normals: Normals,
         slopes: tuple[Array, Array],
         law: Law,
-        rule: Rule,
+        nodes: Rule,
     ) -> Array:
         slope, curvature = slopes
+        root = rooted(data.joint, normals.deviation, normals.together)
 
         def at(node: Array) -> Array:
-            place = normals.mean + normals.deviation * node
+            place = normals.mean + moved_by(data.joint, root, node)
             return jnp.asarray(jax.grad(lambda t: self._log_p(t, data, place))(t))
 
-        direct: Array = _averaged(at, rule)
+        direct: Array = _averaged(at, nodes)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
                 return jnp.asarray(slope @ self._at(t, data, law.loc))
-            values = self._entries(t, data)
+            values = self._entries(t, data)[data.joint.entry]
             means = self._at(t, data, law.loc)
             first, second, owner = law.pairs
             products = values[first] * values[second] * law.covariance
@@ -313,23 +371,13 @@ class Predictors:
         return jnp.asarray(direct + jax.grad(moved)(t))
 
 
-def _averaged(at: Callable[[Array], Any], rule: Rule) -> Any:
+def _averaged(at: Callable[[Array], Any], nodes: Rule) -> Any:
     """The weighted sum of a function over the first nodes of a quadrature."""
 
     def add(number: Array, total: Any) -> Any:
-        found = at(rule.nodes[number])
-        return jax.tree.map(lambda a, b: a + rule.weights[number] * b, total, found)
+        found = at(nodes.nodes[number])
+        return jax.tree.map(lambda a, b: a + nodes.weights[number] * b, total, found)
 
-    shapes = jax.eval_shape(at, rule.nodes[0])
+    shapes = jax.eval_shape(at, nodes.nodes[0])
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return jax.lax.fori_loop(0, rule.used, add, zero)
-
-
-def _rule(count: int) -> Rule:
-    """The Gauss-Hermite quadrature for a standard normal.
-
-    Rules of all sizes have the same shape, so that one program serves them all.
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    rest = NODES - count
-    return Rule(np.pad(nodes, (0, rest)), np.pad(weights / weights.sum(), (0, rest)), count)
+    return jax.lax.fori_loop(0, nodes.used, add, zero)

@@ -1,12 +1,12 @@
 """What a Gaussian of z given theta leaves of log p, and what that does to theta, means and sds.
 
-At the Gaussian of the largest ELBO, log p - log q = L + R, and R is a sum over predictors of
-functions without a constant, a linear and a quadratic part: expanded in Hermite polynomials they
-begin at the third. They are tabulated. Of one number u of z, exp of the expected R of its own
-predictors given u corrects the density of u. What the bound misses is log E exp R: of groups of
-rows as far as one number of z says, the rest to second order: the covariances of functions of
-normals with a correlation c are sums over their Hermite coefficients of each order n times c^n
-(Mehler 1866).
+At the Gaussian of the largest ELBO, log p - log q = L + R, and R is a sum over predictors, and
+over clusters of those that meet, of functions without a constant, a linear and a quadratic part:
+expanded in Hermite polynomials they begin at the third. They are tabulated. Of one number u of z,
+exp of the expected R of its own predictors given u corrects the density of u. What the bound
+misses is log E exp R: of groups of rows as far as one number of z says, the rest to second order.
+The covariances of functions of normals with a correlation c are sums over their Hermite
+coefficients of each order n times c^n (Mehler 1866); where predictors meet, draws tell.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
+from scipy.special import ndtri
 
-from lowerbound.family.numerics.smoothed import Smoothed
+from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
-from lowerbound.methods.hierarchy.predictors import Normals
+from lowerbound.methods.hierarchy.joint_terms import Normals, Root
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 PLACES = np.linspace(-6.0, 6.0, 49)  # of a number, in its own sds
 WEIGHTS = np.exp(-0.5 * PLACES**2) / np.exp(-0.5 * PLACES**2).sum()
 NODES = 7  # of what is beside a number of z in a predictor
 ORDERS = range(3, 8)  # of Hermite polynomials that the places resolve; the rest is as of the next
+DRAWS, FEWER = 4096, 1024
+MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
+EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 AT_ONCE = 512  # rows whose correlations with others are held together
 MOST = 1_000  # numbers of z, whose covariance is dense here
 FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
@@ -124,30 +129,59 @@ def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None
     sd = np.sqrt((half**2).sum(axis=0))
     mean = one.at(solved.t, solved.loc)
     table = _table(one.slopes(solved.t, Normals(mean, sd), PLACES))
+    clusters = one.joint.clusters
+    table[:, clusters[clusters >= 0]] = 0.0
     if not np.isfinite(table).all():
         return None
     curved = np.flatnonzero(abs(table[12:-12]).max(axis=0) > STRAIGHT)
-    if not len(curved):
+    if not len(curved) and not len(clusters):
         return Remainder(0.0, np.zeros(d), np.zeros(d))
-    scaled = half[:, curved] / sd[curved]
     unit = solve_triangular(lower, np.eye(d), lower=True) / np.sqrt(solved.variance)
-    touched = design[curved].toarray() != 0.0
+    meets = design.toarray() != 0.0
+    touched = meets[curved]
+    scaled = half[:, curved] / sd[curved]
     along = _along(table[:, curved], touched, (unit.T @ scaled).T)
+    if len(clusters):
+        own = np.concatenate([meets, np.zeros((1, d), bool)])[clusters].any(axis=1)
+        more = _along_clusters(one, solved.t, mean, half, unit, own)
+        if not np.isfinite(more.table).all():
+            return None
+        along = along.beside(more, len(curved))
+        touched = np.concatenate([touched, own])
     shift, stretch = _moments(along.sum_by(d))
     label = np.where(touched, touched.sum(axis=0), math.inf).argmin(axis=1)
     groups = along.only(label).sum_by(d)
-    groups = groups[:, np.unique(label)]
+    groups, unit_of = groups[:, np.unique(label)], unit[:, np.unique(label)]
     alone = np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum()
-    apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
-    missed = float(alone) + 0.5 * (_variance(table[:, curved], scaled) - apart)
-    return Remainder(missed, shift, stretch)
+    if len(clusters):
+        normal = _normal(DRAWS if DRAWS * len(touched) <= MOST_NUMBERS else FEWER, d)
+        apart = float(_read(groups, normal @ unit_of).var(axis=0).sum())
+        whole = float(_left(one, solved.t, mean, half, normal).var())
+    else:
+        apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
+        whole = _variance(table[:, curved], scaled)
+    missed = float(alone) + 0.5 * (whole - apart)
+    return Remainder(missed, shift, stretch) if math.isfinite(missed) else None
 
 
-def _table(slopes: np.ndarray) -> np.ndarray:
-    """R's part of every predictor at the places, from its slopes there."""
+def _left(
+    one: Predictors, t: np.ndarray, mean: np.ndarray, half: np.ndarray, normal: np.ndarray
+) -> np.ndarray:
+    """R at draws: log p without its constant, linear and quadratic parts."""
+    pairs = one.joint.pairs
+    away = normal @ half
+    lines = np.concatenate([half, half[:, pairs[:, 0]] + half[:, pairs[:, 1]]], axis=1)
+    here = one.expected(t, mean, (lines**2).sum(axis=0))
+    bent = (normal @ lines) ** 2 @ here.curvature
+    found: np.ndarray = one.values(t, mean + away) - away @ here.slope + 0.5 * bent
+    return found
+
+
+def _table(slopes: np.ndarray, known: np.ndarray = PLACES) -> np.ndarray:
+    """R's part of every predictor at the places, from its slopes at those known."""
     from scipy.interpolate import CubicSpline
 
-    values = CubicSpline(PLACES, slopes).antiderivative()(PLACES)
+    values = CubicSpline(known, slopes).antiderivative()(PLACES)
     for polynomial, size in ((np.ones_like(PLACES), 1.0), (PLACES, 1.0), (PLACES**2 - 1.0, 2.0)):
         values = values - polynomial[:, None] * ((WEIGHTS * polynomial) @ values / size)
     table: np.ndarray = values
@@ -162,6 +196,15 @@ def _read(table: np.ndarray, x: np.ndarray) -> np.ndarray:
     share, rows = where - below, np.arange(x.shape[1])
     found: np.ndarray = (1.0 - share) * table[below, rows] + share * table[below + 1, rows]
     return found
+
+
+def _normal(count: int, d: int) -> np.ndarray:
+    """Draws of a standard normal vector, each with its opposite; the same at every theta."""
+    if d <= EVENLY:
+        half = np.asarray(ndtri(low_discrepancy(count // 2, d, 5)))
+    else:
+        half = np.random.default_rng(5).standard_normal((count // 2, d))
+    return np.concatenate([half, -half])
 
 
 def _variance(table: np.ndarray, scaled: np.ndarray) -> float:
@@ -195,6 +238,39 @@ def _along(table: np.ndarray, touched: np.ndarray, correlation: np.ndarray) -> _
     return _Along(found, row, number)
 
 
+def _along_clusters(
+    one: Predictors,
+    t: np.ndarray,
+    mean: np.ndarray,
+    half: np.ndarray,
+    unit: np.ndarray,
+    touched: np.ndarray,
+) -> _Along:
+    """The expected parts of R of clusters given single numbers of z, by their slopes along these.
+
+    Given a number, the predictors of a cluster are normal again, with a covariance less b b'.
+    """
+    clusters = one.joint.clusters
+    used = clusters >= 0
+    roots = np.where(used, half[:, clusters], 0.0)  # (d, c, m)
+    covariance = np.einsum("dci,dcj->cij", roots, roots)
+    toward = np.einsum("du,dci->uci", unit, roots)  # b, of every number
+    row, number = np.nonzero(touched)
+    turn = np.arange(len(row)) - np.searchsorted(row, row)
+    tables = np.zeros((len(PLACES), len(row)))
+    for round_ in range(int(turn.max()) + 1):
+        own = np.flatnonzero(turn == round_)
+        which, b = row[own], np.zeros(clusters.shape)
+        b[which] = toward[number[own], which]
+        values, vectors = np.linalg.eigh(covariance - b[:, :, None] * b[:, None, :])
+        deviation = np.zeros(one.count + 1)
+        deviation[clusters] = b
+        beside = Root(deviation[:-1], vectors * np.sqrt(np.maximum(values, 0.0))[:, None])
+        slopes = one.slopes_along(t, mean, beside, PLACES[::2])
+        tables[:, own] = _table(slopes[:, which], PLACES[::2])
+    return _Along(tables, row, number)
+
+
 def _moments(left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shifts and log stretches of standard normals whose density is multiplied by exp R, (n, d)."""
     shares = WEIGHTS[:, None] * np.exp(np.minimum(left, FARTHEST))
@@ -211,6 +287,14 @@ class _Along:
     table: np.ndarray
     row: np.ndarray
     number: np.ndarray
+
+    def beside(self, other: _Along, rows: int) -> _Along:
+        """With those of further rows, after so many."""
+        return _Along(
+            np.concatenate([self.table, other.table], axis=1),
+            np.concatenate([self.row, rows + other.row]),
+            np.concatenate([self.number, other.number]),
+        )
 
     def sum_by(self, d: int) -> np.ndarray:
         """Their sums for each of d numbers of z."""

@@ -9,7 +9,7 @@ from lowerbound.joint import Joint
 from lowerbound.joint.derive import mask_name
 from lowerbound.joint.terms.expression import text
 from lowerbound.model import Model
-from lowerbound.result.new_rows import row_axes
+from lowerbound.result.unseen.new_rows import row_axes
 
 
 def batch_residuals(model: Model, joint: Joint) -> tuple[Residual, ...]:

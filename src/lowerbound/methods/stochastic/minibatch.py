@@ -29,7 +29,7 @@ from lowerbound.methods.coordinate.origin import (
 from lowerbound.methods.stochastic.adding_up import local_blocks, mask_sources
 from lowerbound.methods.stochastic.shared_factors import Before, Shared, prior_summands
 from lowerbound.model import Model
-from lowerbound.result.new_rows import Rows, row_axes
+from lowerbound.result.unseen.new_rows import Rows, row_axes
 
 LOCAL_SWEEPS = 50
 LOCAL_TOLERANCE = 1e-6

@@ -25,10 +25,10 @@ from lowerbound.methods.stochastic.row_plan import trace_batch
 from lowerbound.methods.stochastic.shared_factors import Before
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer, Stop, in_order
-from lowerbound.result.held_out import given_rows, scorer
 from lowerbound.result.latent_records import site_records
 from lowerbound.result.plan import make_plan
 from lowerbound.result.posterior import History, Restart
+from lowerbound.result.unseen.held_out import given_rows, scorer
 from lowerbound.rewrite.augment import augmented, decided, possible
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,10 +24,14 @@ SUMMING = frozenset(
 
 @dataclass(eq=False)
 class Reading:
-    """A program read from its output down to the predictors."""
+    """A program read from its output down to the predictors.
+
+    copies: moves of elements to several places, in each of which they are predictors.
+    """
 
     flat: FlatProgram
     kinds: Mapping[Name, int]
+    copies: Collection[Operation] = ()
     makers: dict[Name, Operation] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +98,9 @@ class Reading:
         """The one affine input each of whose elements goes on alone; None where they are added."""
         own = [atom for atom in one.inputs if self.kind(atom) == AFFINE]
         alone = one.kind in MOVED or one.kind in CHAINED
-        return own[0] if alone and len(own) == 1 and isinstance(own[0], Name) else None
+        if not alone or len(own) != 1 or not isinstance(own[0], Name):
+            return None
+        return None if one in self.copies else own[0]
 
     def places(self) -> list[Name]:
         """The values that say where elements go, and the matrices that z is multiplied by."""

@@ -1,17 +1,20 @@
 """A density as a sum of functions of linear predictors: log p = sum over e of g_e(eta_e; theta).
 
 The program is read once. What is affine in z up to the first curved operation is a predictor; what
-follows must treat every element of a predictor alone, up to the sums that end in log p. A site
-that meets the elements of others there (the log of a scale, say) is no part of z.
+follows must treat every element of a predictor alone, up to the sums that end in log p, or with a
+few others, where so many may meet. A site that meets the elements of more there (the log of a
+scale, say) is no part of z.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from lowerbound.errors import CodeRangeError, NoPredictorsError
 from lowerbound.methods.hierarchy.reading.affine_maps import Maps
@@ -22,7 +25,12 @@ from lowerbound.methods.hierarchy.reading.dependence_kinds import (
     DATA,
     kinds_of,
 )
-from lowerbound.methods.hierarchy.reading.element_maps import MOVED, moved, placed_inputs
+from lowerbound.methods.hierarchy.reading.element_maps import (
+    ELEMENTWISE,
+    MOVED,
+    moved,
+    placed_inputs,
+)
 from lowerbound.methods.hierarchy.reading.flat_program import (
     Atom,
     FlatProgram,
@@ -32,24 +40,15 @@ from lowerbound.methods.hierarchy.reading.flat_program import (
     flattened,
     held,
 )
+from lowerbound.methods.hierarchy.reading.moves_first import MOVES, moves_first
 from lowerbound.methods.hierarchy.reading.summed_products import (
     as_squares,
     elementwise,
     summed_products,
 )
 
-NONE, SEVERAL = -1, -2  # of the elements of predictors that an element depends on
+NONE = -1  # of the elements of predictors that an element depends on
 
-ELEMENTWISE = frozenset(
-    """
-    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil
-    clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor
-    ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p logistic lt max
-    min mul ne neg nextafter not or polygamma pow real reduce_precision
-    regularized_incomplete_beta rem round rsqrt select_n sign sin sinh sqrt square stop_gradient
-    sub tan tanh xor
-    """.split()  # noqa: SIM905
-)
 REDUCTIONS = frozenset(
     {
         "reduce_sum",
@@ -68,13 +67,17 @@ CLOSED = frozenset({"custom_jvp_call", "custom_vjp_call"})
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The predictors of a program: the names at which it is cut, and the maps up to there."""
+    """The predictors of a program: the names at which it is cut, and the maps up to there.
+
+    clusters: (c, m), the numbers of predictors that meet in one term; -1 where they are fewer.
+    """
 
     flat: FlatProgram
     makers: dict[Name, Operation]
     cut: tuple[Name, ...]
     kinds: Mapping[Name, int]
     maps: Maps
+    clusters: np.ndarray
 
     @property
     def count(self) -> int:
@@ -87,30 +90,40 @@ def split(
     theta: Sequence[Name],
     z: Mapping[str, Name],
     known: Callable[[FlatProgram, Sequence[Name]], Sequence[np.ndarray]],
+    together: int = 1,
 ) -> Split:
     """Cut a program of one output, given which of its inputs are theta and z.
 
-    `known` evaluates values of a program that depend on data alone. Raises NoPredictorsError.
+    `known` evaluates values of a program that depend on data alone. So many predictors may meet
+    `together` in one term. Raises NoPredictorsError.
     """
     own = tuple(z.values())
-    reading = Reading(flat, kinds_of(flat, theta, own))
+
+    def read(flat: FlatProgram) -> Reading:
+        return Reading(flat, kinds_of(flat, theta, own))
+
+    reading = read(flat)
     products = summed_products(reading)
     if products:
         flat = elementwise(flat, products)
-        reading = Reading(flat, kinds_of(flat, theta, own))
+        reading = read(flat)
         products = [one for one in summed_products(reading) if one.kind == "mul"]
         maps, _ = _maps(reading, own, known)
         flat = as_squares(flat, products, maps, own)
-        reading = Reading(flat, kinds_of(flat, theta, own))
+        reading = read(flat)
+    if together > 1:
+        flat = moves_first(reading)
+        reading = read(flat)
+        reading = replace(reading, copies=_copies(reading, known))
     maps, places = _maps(reading, own, known)
     for one in flat.operations:
         if one.kind == "gather" and maps.is_affine(one.inputs[0]) and one.inputs[1] in places:
             _check_codes(one, places[one.inputs[1]], maps, z)
     cut = reading.cut()
-    meeting = _Owners(reading, places, cut).meeting()
-    if meeting is not None:
-        raise _meeting(meeting, cut, maps, z)
-    return Split(flat, reading.makers, cut, reading.kinds, maps)
+    found = _Owners(reading, places, cut).meeting(together)
+    if not isinstance(found, np.ndarray):
+        raise _meeting(found, cut, maps, z)
+    return Split(flat, reading.makers, cut, reading.kinds, maps, found)
 
 
 def _maps(
@@ -129,6 +142,26 @@ def _maps(
     return maps, places
 
 
+def _copies(
+    reading: Reading, known: Callable[[FlatProgram, Sequence[Name]], Sequence[np.ndarray]]
+) -> set[Operation]:
+    """The moves of affine values that take some element to several places."""
+    wanted = reading.places()
+    places = dict(zip(wanted, known(reading.flat, wanted), strict=True))
+    found = set()
+    for one in reading.flat.operations:
+        if one.kind not in MOVES or reading.kinds[one.outputs[0]] != AFFINE:
+            continue
+        arrays = [np.arange(one.inputs[0].size).reshape(one.inputs[0].shape)]
+        for atom in one.inputs[1:]:
+            arrays.append(places[atom] if isinstance(atom, Name) else np.asarray(atom.value))
+        taken = moved(one, arrays)[0]
+        taken = taken[taken != NONE]
+        if np.bincount(taken, minlength=1).max() > 1:
+            found.add(one)
+    return found
+
+
 def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, Name]) -> None:
     """Raise where a gather reaches beyond its array."""
     array, sizes = one.inputs[0], one.params["slice_sizes"]
@@ -143,16 +176,20 @@ def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, 
 
 @dataclass(eq=False)
 class _Owners:
-    """The element of a predictor that each element of a curved value depends on."""
+    """The element of a predictor that each element of a curved value depends on.
+
+    Where several meet, one of them stands for all; pairs: (2, n) each, of those that do.
+    """
 
     reading: Reading
     places: Mapping[Name, np.ndarray]
     cut: Sequence[Name]
     found: dict[Name, np.ndarray] = field(default_factory=dict)
-    met: tuple[int, int] | str | None = None
+    pairs: list[np.ndarray] = field(default_factory=list)
+    mixed: str = ""
 
-    def meeting(self) -> tuple[int, int] | str | None:
-        """Two elements that meet, or the operation in which they do; None where none do."""
+    def meeting(self, together: int) -> np.ndarray | tuple[int, int] | str:
+        """The clusters of elements that meet; two elements, or an operation, where too many do."""
         first = 0
         for name in self.cut:
             self.found[name] = first + np.arange(name.size).reshape(name.shape)
@@ -163,9 +200,11 @@ class _Owners:
             if kind == CURVED or (before in self.found and one.outputs[0] not in self.found):
                 given = [self._owner(atom) for atom in one.inputs]
                 self.found.update(zip(one.outputs, self._through(one, given), strict=True))
-                if self.met is not None:
-                    return self.met
-        return None
+                if self.mixed:
+                    return self.mixed
+                if self.pairs and together == 1:
+                    return int(self.pairs[0][0, 0]), int(self.pairs[0][1, 0])
+        return clusters(self.pairs, first, together)
 
     def _owner(self, atom: Atom) -> np.ndarray:
         if isinstance(atom, Name) and atom in self.found:
@@ -197,8 +236,7 @@ class _Owners:
             axes = tuple(one.params["axes"])
             top = given[0].max(axis=axes, initial=NONE)
             every = np.where(given[0] == NONE, np.expand_dims(top, axes), given[0])
-            low = every.min(axis=axes, initial=np.iinfo(int).max)
-            self._note(low, top, low < top)
+            self._note(every, np.expand_dims(top, axes), every != np.expand_dims(top, axes))
             return [np.asarray(top).reshape(shape)] * len(one.outputs)
         return self._all(one, given)
 
@@ -217,16 +255,16 @@ class _Owners:
         return merged
 
     def _note(self, one: np.ndarray, other: np.ndarray, both: np.ndarray) -> None:
-        if self.met is None and np.any(both):
-            where = np.flatnonzero(np.ravel(both))[0]
-            self.met = int(np.ravel(one)[where]), int(np.ravel(other)[where])
+        if np.any(both):
+            one, other = (np.broadcast_to(array, both.shape)[both] for array in (one, other))
+            self.pairs.append(np.unique(np.stack([one, other]), axis=1))
 
     def _all(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
         """An operation that may mix all of its inputs."""
         owners = np.unique(np.concatenate([array.ravel() for array in given]))
         owners = owners[owners != NONE]
-        if len(owners) > 1 and self.met is None:
-            self.met = one.kind
+        if len(owners) > 1 and not self.mixed:
+            self.mixed = one.kind
         top = owners[0] if len(owners) else NONE
         return [np.full(name.shape, top) for name in one.outputs]
 
@@ -243,9 +281,41 @@ class _Owners:
         for step in flat.operations:
             own = [inside._owner(atom) for atom in step.inputs]
             inside.found.update(zip(step.outputs, inside._through(step, own), strict=True))
-        if inside.met is not None and self.met is None:
-            self.met = inside.met
+        self.pairs += inside.pairs
+        self.mixed = self.mixed or inside.mixed
         return [inside._owner(atom) for atom in flat.outputs]
+
+
+def clusters(
+    pairs: Sequence[np.ndarray], count: int, together: int
+) -> np.ndarray | tuple[int, int]:
+    """Which of `count` elements meet, (c, m) with -1 where there are fewer; two of too many.
+
+    >>> clusters([np.array([[0, 4], [2, 3]])], 5, 2)
+    array([[0, 2],
+           [3, 4]])
+    >>> clusters([np.array([[0, 0, 0], [1, 2, 3]])], 5, 2)
+    (0, 1)
+    """
+    if not pairs:
+        return np.zeros((0, 1), int)
+    one, other = np.concatenate(pairs, axis=1)
+    graph = coo_array((np.ones(len(one)), (one, other)), (count, count))
+    _, label = connected_components(graph, directed=False)
+    sizes = np.bincount(label)
+    if sizes.max() > together:
+        degrees = np.bincount(np.concatenate([one, other]), minlength=count)
+        within = np.flatnonzero(label == sizes.argmax())
+        most = within[degrees[within].argmax()]
+        met = np.concatenate([other[one == most], one[other == most]])
+        return int(most), int(met[0])
+    order = np.argsort(label, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    within = np.arange(count) - starts[label[order]]
+    table = np.full((len(sizes), int(sizes.max())), NONE)
+    table[label[order], within] = order
+    found: np.ndarray = table[sizes > 1]
+    return found
 
 
 def _meeting(

@@ -14,8 +14,8 @@ from lowerbound.ascent import State
 from lowerbound.compiled import jit
 from lowerbound.family.meanfield import MeanField
 from lowerbound.model import Model, trace_model
-from lowerbound.result.closed_form import exact_densities, one_row
-from lowerbound.result.new_rows import Rows, log_densities, log_mean_exp, new_call, rows_of
+from lowerbound.result.unseen.closed_form import exact_densities, one_row
+from lowerbound.result.unseen.new_rows import Rows, log_densities, log_mean_exp, new_call, rows_of
 
 DRAWS = 20
 

@@ -19,9 +19,9 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
-from lowerbound.result.new_rows import Rows, global_statistics, rows_of
 from lowerbound.result.posterior import Posterior
-from lowerbound.result.predictive import new_model, shared_draws
+from lowerbound.result.unseen.new_rows import Rows, global_statistics, rows_of
+from lowerbound.result.unseen.predictive import new_model, shared_draws
 from lowerbound.rewrite.summing.enumerated import enumerated
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowerbound.errors.corpora import CorpusError
+from lowerbound.errors.documents.corpora import CorpusError
 from lowerbound.errors.roots import case
 from lowerbound.errors.wording import listed
 

@@ -16,7 +16,7 @@ from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
-from lowerbound.result.new_rows import Rows, global_statistics, log_mean_exp, row_axes
+from lowerbound.result.unseen.new_rows import Rows, global_statistics, log_mean_exp, row_axes
 from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 
 Values = Mapping[str, Array]

@@ -25,7 +25,7 @@ from lowerbound.errors import LowerboundError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, Summand, energy, gradient, inputs_of
 from lowerbound.model import trace_model
-from lowerbound.result.new_rows import Rows
+from lowerbound.result.unseen.new_rows import Rows
 
 NUMBERS_AT_ONCE = 100_000  # categories x numbers of a factor x rows
 
@@ -76,7 +76,7 @@ def one_row(rows: Rows) -> OneRow | None:
     local = [b for b in engine.joint.blocks if set(b.sites) & set(single.local)]
     if len(local) > 1 or any(not b.family.enumerable or b.sequential for b in local):
         return None
-    if any(np.prod(b.batch_shape, dtype=int) != 1 for b in local):
+    if any(b.elements != 1 for b in local):
         return None
     assignment = local[0].number if local else None
     summands = tuple(s for s in engine.joint.summands if s.site in rows.axes)

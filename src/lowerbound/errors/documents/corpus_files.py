@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.corpora import CorpusError
+from lowerbound.errors.documents.corpora import CorpusError
 from lowerbound.errors.roots import case
 from lowerbound.errors.rows import PathError
 from lowerbound.errors.wording import quoted

@@ -19,8 +19,8 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.model import Model, trace_model
 from lowerbound.model.dependence import once
 from lowerbound.model.inputs.arguments import split_arguments
-from lowerbound.result.closed_form import exact_densities
-from lowerbound.result.new_rows import (
+from lowerbound.result.unseen.closed_form import exact_densities
+from lowerbound.result.unseen.new_rows import (
     log_densities,
     log_mean_exp,
     predictive_draws,
@@ -28,7 +28,11 @@ from lowerbound.result.new_rows import (
     rows_in,
     rows_of,
 )
-from lowerbound.result.row_integrals import proposal_of, simulated_densities, summed_densities
+from lowerbound.result.unseen.row_integrals import (
+    proposal_of,
+    simulated_densities,
+    summed_densities,
+)
 
 if TYPE_CHECKING:
     from lowerbound.result.fitted import Fit

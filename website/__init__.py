@@ -1,0 +1,1 @@
+"""The site of the documentation: what `make docs` does beyond MkDocs."""
