@@ -174,7 +174,7 @@ def test_expectations_of_predictors_that_meet_are_averages_over_draws_of_z(name)
     matrix = np.zeros((one.size, one.size))
     gram = surface.gram
     matrix[gram.rows, gram.columns] = matrix[gram.columns, gram.rows] = gram.values(
-        entries[one.joint.entry], found.curvature
+        gram.products(entries[one.joint.entry]), found.curvature
     )
     for exact, drawn in (
         (found.value, values),
