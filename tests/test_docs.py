@@ -171,6 +171,9 @@ def test_the_code_of_how_to_estimators_runs_in_order(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-estimators.md", capsys)
     assert len(set(names["labels"])) == 3
+    np.testing.assert_allclose(np.sort(names["steps"][:, 0]), [0, 9])
+    assert len(set(names["network"].labels_)) == 3
+    np.testing.assert_allclose(np.sort(names["experts"].coef_[:, 0]), [-2, 1], atol=0.1)
     assert abs(names["known"] - names["new"]) > 1e-3
     assert names["draws"].shape == (100, 8)
     assert names["trust"] in ("all", "means")
