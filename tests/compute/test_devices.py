@@ -208,9 +208,17 @@ def coupled(y):
         numpyro.sample("y", dist.Normal(z - jnp.concatenate([jnp.zeros(1), z[:-1]]), 1.0), obs=y)
 
 
-def test_rows_that_share_a_factor():
+def path(y):
+    with numpyro.plate("data", len(y)):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        before = jnp.concatenate([jnp.zeros(1), z[:-1]])
+        numpyro.sample("y", dist.Normal(2.0 * z * before, 1.0), obs=y)
+
+
+@pytest.mark.parametrize("model", [coupled, path])
+def test_rows_that_share_a_factor(model):
     with pytest.raises(ArgumentError) as caught:
-        fit_on(1, coupled, np.arange(4.0))
+        fit_on(1, model, np.arange(4.0))
     assert str(caught.value) == (
         "devices spreads the rows of the data, but one factor of 'z' couples them.\n"
         "Use devices=None, or lb.CAVI(blocks=...) with a factor of its own for every row."
@@ -221,8 +229,7 @@ def test_rows_that_are_updated_in_turn():
     def model(y):
         with numpyro.plate("data", len(y)):
             z = numpyro.sample("z", dist.Bernoulli(0.5))
-            before = jnp.concatenate([jnp.zeros(1), z[:-1]])
-            numpyro.sample("y", dist.Normal(2.0 * z * before, 1.0), obs=y)
+            numpyro.sample("y", dist.Normal(2.0 * z * z[::-1], 1.0), obs=y)
 
     with pytest.raises(ArgumentError) as caught:
         fit_on(1, model, np.arange(4.0))

@@ -40,7 +40,7 @@ def poisson(x, y=None):
 
 
 def bounded_effects(x, y=None):
-    """Effects meet in one term, beside coefficients with bounds, but the scale can be given."""
+    """All effects meet in every term, beside coefficients with bounds, but the scale can be given."""
     slope = numpyro.sample("slope", dist.Uniform(-10.0, 10.0))
     level = numpyro.sample("level", dist.Uniform(-20.0, 20.0))
     curve = numpyro.sample("curve", dist.Uniform(-10.0, 10.0))
@@ -48,7 +48,7 @@ def bounded_effects(x, y=None):
     with numpyro.plate("data", len(x)):
         eps = numpyro.sample("eps", dist.Normal(0.0, sigma))
         rate = jnp.exp(level + slope * x[:, 0] + eps)
-        rate = rate + jnp.exp(curve * x[:, 1] + jnp.roll(eps, 1))
+        rate = rate + jnp.exp(curve * x[:, 1]) * jnp.exp(eps).mean()
         numpyro.sample("y", dist.Poisson(rate), obs=y)
 
 

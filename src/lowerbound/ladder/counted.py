@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from lowerbound.compiled import equations
+from lowerbound.compute.computing import current
 from lowerbound.cost import Work, limits, numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.joint.derive import trace_program
@@ -48,17 +49,21 @@ class Counted:
         return DERIVED * max(self.operations - SHORT, 0)
 
     @cached_property
-    def continuous(self) -> Problem:
-        """The problem that a Gaussian is fitted to: discrete sites are summed out of it."""
-        return self.problem if self.states == 1 else summed_problem(self.problem)[1]
+    def continuous(self) -> Problem | None:
+        """The problem that a Gaussian is fitted to, discrete sites summed out; None if they stay."""
+        if self.states == 1:
+            return self.problem
+        try:
+            return summed_problem(self.problem)[1]
+        except UnsupportedModelError:
+            return None
 
     @cached_property
     def density(self) -> Counts:
         """What log p on the unconstrained space costs; as it is where discrete sites stay."""
-        try:
-            return counts_of(self.continuous.model)
-        except UnsupportedModelError:
+        if self.continuous is None:
             return Counts(self.operations, self.numbers, self.size, self.data)
+        return counts_of(self.continuous.model)
 
     @property
     def batch_bytes(self) -> float:
@@ -67,7 +72,7 @@ class Counted:
 
     def judged(self, work: Work) -> Work:
         """The work of a fit, and that of log p at draws of q, which says how near q is."""
-        if not self.size:
+        if not self.size or not current().verdicts:
             return work  # there is no density of discrete sites alone
         found = self._judging
         affordable, (times, most) = GRANTED / found.ordinary, MORE

@@ -84,9 +84,8 @@ def _climbed(counted: Counted, method: UnconstrainedMethod, size: int) -> Work:
         return _gradients(counted, _started(method, size), size)
     easily = _gradients(counted, few_points(counted, method, size), size)
     barely = _gradients(counted, _most_points(counted, method, size), size)
-    if barely.numbers < WORTH_A_LOOK or not exchangeable(counted.continuous.model):
-        return easily
-    return barely
+    looked = counted.continuous if barely.numbers >= WORTH_A_LOOK else None
+    return barely if looked is not None and exchangeable(looked.model) else easily
 
 
 def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
@@ -95,9 +94,9 @@ def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> floa
     shares = (1.0, 1.0, min(size / LAST_AT, 1.0))
     staged = sum(map(math.prod, zip(sizes, STEPS, shares, strict=False)))
     tried: tuple[str, ...] = ()
-    if isinstance(method, GaussianMethod) and size <= MOST_TRIED:
-        full = method.chosen_rank(size) == "full"
-        tried = sites_to_try(counted.continuous.model, method, full)
+    whole = counted.continuous
+    if isinstance(method, GaussianMethod) and size <= MOST_TRIED and whole is not None:
+        tried = sites_to_try(whole.model, method, method.chosen_rank(size) == "full")
     return _started(method, size) + staged + TRIED * sizes[0] * bool(tried) + MEASURE
 
 
@@ -130,7 +129,8 @@ def _gradients(counted: Counted, count: float, size: int) -> Work:
 def _wide(counted: Counted, method: Gaussian) -> Work:
     """A Gaussian of many numbers: by second derivatives where that pays, else by noise."""
     # Only a plan looks at the second derivatives: what is cheaper is not worth a look.
-    target, wide = counted.continuous.known(("wide", method)) or (None, None)
+    found = None if counted.continuous is None else counted.continuous.known(("wide", method))
+    target, wide = found or (None, None)
     if target is None or wide is None:
         return _gradients(counted, NOISY, 0)
     sparsity = wide.sparsity

@@ -203,7 +203,7 @@ def test_what_it_cannot_read_is_said():
         b = numpyro.sample("b", dist.Normal(0, 1).expand([9]).to_event(1))
         numpyro.sample("y", dist.Normal(jnp.exp(a) @ x, jnp.exp(b) @ x), obs=y)
 
-    with pytest.raises(NoPredictorsError, match="predictors of a and of a meet in one term"):
+    with pytest.raises(NoPredictorsError, match="all elements of a predictor meet in dot_general"):
         lb.fit(scales, np.ones((9, 30)), Y, method=lb.Integrated())
 
     def plain(x, y):

@@ -235,7 +235,8 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
     """Logistic regressions that each hold in a part of the space of X; gates of X say which.
 
     Two classes: P(y = 1) = sum_k P(z = k | x) sigmoid(x beta_k). Settings are those of
-    `MixtureOfExperts`; prior_scale is in units of the log odds.
+    `MixtureOfExperts`: n_experts branches a gate, a tree of some depth, gate_scale; prior_scale is
+    in units of the log odds.
 
     Fitted: classes_, coef_ (experts, D) and intercept_ (experts,), converged_, n_iter_,
     lower_bound_ (the ELBO), result_ (the `Fit`).

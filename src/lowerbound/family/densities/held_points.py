@@ -16,7 +16,7 @@ import numpy as np
 
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import additive_kernel
-from lowerbound.family.sparse.elimination import Factor, Pattern
+from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 
 Parameters = Mapping[str, Any]
 COMPONENTS = 512  # of the marginal law of a hyperparameter
@@ -77,7 +77,7 @@ class HeldPoints:
         shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
         return shrunk, BANDWIDTH * sd
 
-    def factor(self, anchor: int) -> Factor:
+    def factor(self, anchor: int) -> AnyFactor:
         """The factor of the precision at an anchor."""
         found = self.pattern.factor(self.precision[anchor])
         assert found is not None, "a stored precision is not positive definite"

@@ -18,9 +18,9 @@ from lowerbound.family.sparse.fronts import Front
 from lowerbound.family.sparse.gram import distinct
 from lowerbound.family.sparse.implicit import PROBES, Implicit
 from lowerbound.family.sparse.independent_sets import blocks_of
-from lowerbound.family.sparse.stages import Dense, Factor, Stage
+from lowerbound.family.sparse.stages import AnyFactor, Dense, Factor, Stage
 
-__all__ = ["Factor", "Pattern"]
+__all__ = ["AnyFactor", "Factor", "Pattern"]
 
 MOST_DENSE = 5000  # entries that are left
 # What is left is looked at as sparse up to this share of its entries, so many of them, and so many
@@ -88,7 +88,7 @@ class Pattern:
             )
         return f"{self.size - self.dense:,} eliminated in small blocks, {self.dense:,} dense"
 
-    def factor(self, values: np.ndarray) -> Factor | None:
+    def factor(self, values: np.ndarray) -> AnyFactor | None:
         """The factor of the matrix with these entries, (nnz,); None if not positive definite."""
         values = np.asarray(values, np.float64)
         return self.stage.factor(values) if np.isfinite(values).all() else None

@@ -22,7 +22,7 @@ from lowerbound.family.sparse.low_rank_inverse import Inverse
 from lowerbound.family.sparse.on_device import DeviceFactor, DeviceStage, has_accelerator
 from lowerbound.family.sparse.twins import Twins
 
-__all__ = ["Dense", "DenseFactor", "Factor", "Stage"]
+__all__ = ["AnyFactor", "Dense", "DenseFactor", "Factor", "Stage"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class Stage:
     count: int  # values
     diagonal: np.ndarray  # (d,): those of the diagonal
 
-    def factor(self, values: np.ndarray) -> Factor | DeviceFactor | None:
+    def factor(self, values: np.ndarray) -> AnyFactor | None:
         """The factor of the matrix; None where it is not positive definite."""
         if isinstance(self.rest, Implicit) and has_accelerator():
             return self.on_device.factor(values)
@@ -302,3 +302,6 @@ class Factor:
             found.append((slice(begin, begin + len(flat)), flat))
             begin += len(flat)
         return found
+
+
+AnyFactor = Factor | DeviceFactor  # on the host, or on an accelerator

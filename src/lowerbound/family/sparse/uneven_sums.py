@@ -32,7 +32,7 @@ class Chunks:
     def of(cls, group: np.ndarray, groups: int) -> Chunks:
         """Of items whose groups are in order; as wide as a group has items on average."""
         sizes = np.bincount(group, minlength=groups)
-        average = len(group) / max(1, np.count_nonzero(sizes))
+        average = len(group) / max(1, int(np.count_nonzero(sizes)))
         width = int(min(WIDEST, 2 ** np.ceil(np.log2(max(average, 1.0)))))
         pieces = -(-sizes // width)
         owner = np.repeat(np.arange(groups), pieces)

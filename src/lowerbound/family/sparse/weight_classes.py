@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lowerbound.family.sparse.gram import distinct
-from lowerbound.family.sparse.stages import Factor
+from lowerbound.family.sparse.stages import AnyFactor
 
 __all__ = ["Classes", "Reduced", "reduced", "weight_classes"]
 
@@ -96,7 +96,7 @@ class Reduced:
             out[place] += omega * product
         return out
 
-    def spread(self, weights: np.ndarray, factor: Factor) -> tuple[np.ndarray, np.ndarray]:
+    def spread(self, weights: np.ndarray, factor: AnyFactor) -> tuple[np.ndarray, np.ndarray]:
         """Variances of the rows of A z, each the average of its class, and those of z.
 
         Averages weighted by the rows' own numbers, which is what sums over rows need.

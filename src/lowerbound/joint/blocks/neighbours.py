@@ -82,7 +82,7 @@ def _tightened(term: Term) -> Term | None:
             array, index = factor.atom.array, factor.index
             if not is_static(array) or not all(isinstance(i, Label) for i in index):
                 continue
-            if label in index:
+            if sum(i is label for i in index) == 1:
                 others = tuple(axis for axis, i in enumerate(index) if i is not label)
                 kept &= (array != 0).any(axis=others)
         if not kept.any():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -150,8 +151,20 @@ def named_sites(model: Model, method: GaussianMethod) -> tuple[str, ...]:
     return tuple(method.noncentred)
 
 
+_located: WeakKeyDictionary[Model, dict[str, dict[str, bool]]] = WeakKeyDictionary()
+
+
 def location_scale_sites(model: Model) -> dict[str, dict[str, bool]]:
-    """The sites that can be non-centred: whether location and scale depend on latent sites."""
+    """The sites that can be non-centred: whether location and scale depend on latent sites.
+
+    A program is run once for it, whoever asks.
+    """
+    if model not in _located:
+        _located[model] = _with_location_and_scale(model)
+    return _located[model]
+
+
+def _with_location_and_scale(model: Model) -> dict[str, dict[str, bool]]:
     taken = {site.name for site in model.sites}
     names = [
         name

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.sparse.elimination import Factor, Pattern
+from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
 from lowerbound.methods.hierarchy.joint_terms import positive
@@ -179,7 +179,7 @@ class GivenHyperparameters:
             here = new
         return here if isinstance(here, _Gaussian) else None
 
-    def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: Factor) -> float:
+    def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: AnyFactor) -> float:
         """Nats that the next step would gain, of a Gaussian whose P has these weights.
 
         Of its mean half the slope times the step. Its covariance is that of weights W + D, which
@@ -226,7 +226,7 @@ class GivenHyperparameters:
             curved = self._curved(at, here)
         return None if curved is None else self._at(at, loc, *curved)
 
-    def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, Factor] | None:
+    def _curved(self, at: _At, here: Expected) -> tuple[np.ndarray, AnyFactor] | None:
         """The precision that the expected curvatures make, without negative ones if need be."""
         curvature = here.curvature
         for turn in range(2):
@@ -265,7 +265,7 @@ class GivenHyperparameters:
         at: _At,
         loc: np.ndarray,
         precision: np.ndarray,
-        factor: Factor,
+        factor: AnyFactor,
         weights: np.ndarray | None = None,
     ) -> _Gaussian | None:
         """A Gaussian with all that follows from it; None where log p is not finite."""
