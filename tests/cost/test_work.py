@@ -116,6 +116,7 @@ def regression(x, y):
         numpyro.sample("y", dist.Normal(x @ beta, 1.0), obs=y)
 
 
+@pytest.mark.judged
 def test_a_dear_density_is_looked_at_at_fewer_points():
     """As the verdict does: so many seconds of an ordinary core, and some draws at any price."""
 
@@ -131,6 +132,7 @@ def test_a_dear_density_is_looked_at_at_fewer_points():
     assert most == pytest.approx(DRAWN[0], rel=0.5)
 
 
+@pytest.mark.judged
 def test_what_judges_a_fit_is_counted_on_the_unconstrained_density():
     """A transform that the program does not write, such as to a simplex, is a part of log p."""
 

@@ -40,7 +40,7 @@ def poisson(x, y=None):
 
 
 def bounded_effects(x, y=None):
-    """All effects meet in every term, beside coefficients with bounds, but the scale can be given."""
+    """All effects meet in every term, beside bounded coefficients; the scale can be given."""
     slope = numpyro.sample("slope", dist.Uniform(-10.0, 10.0))
     level = numpyro.sample("level", dist.Uniform(-20.0, 20.0))
     curve = numpyro.sample("curve", dist.Uniform(-10.0, 10.0))

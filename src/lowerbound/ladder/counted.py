@@ -50,7 +50,7 @@ class Counted:
 
     @cached_property
     def continuous(self) -> Problem | None:
-        """The problem that a Gaussian is fitted to, discrete sites summed out; None if they stay."""
+        """The problem of a Gaussian, discrete sites summed out; None where they stay."""
         if self.states == 1:
             return self.problem
         try:
