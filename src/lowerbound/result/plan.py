@@ -15,6 +15,8 @@ from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import POSITIVE, REAL
 from lowerbound.model import Model
 
+WIDEST = 80  # characters of a cell that is printed whole
+
 
 @dataclass(frozen=True)
 class Row:
@@ -89,7 +91,8 @@ class Plan:
         head += f"; rows = plate '{self.data_plate}'" if self.data_plate else ""
         titles = ("site", "shape", "scope", "family of q", "update", "statistics")
         cells = [
-            (r.site, _shape(r.shape), r.scope, r.family, r.update, r.statistics) for r in self.rows
+            (r.site, _shape(r.shape), r.scope, brief(r.family), r.update, brief(r.statistics))
+            for r in self.rows
         ]
         lines = [head, "", *_table(titles, cells)]
         for residual in self.residuals:
@@ -103,6 +106,15 @@ class Plan:
         lines += [""] * bool(self.ladder) + list(self.ladder)
         lines += [""] * bool(self.notes) + list(self.notes)
         return "\n".join(lines)
+
+
+def brief(text: str) -> str:
+    """A cell of the table, without the middle where a factor has many sites.
+
+    >>> brief(", ".join(f"a_{n}" for n in range(40)))
+    'a_0, a_1, a_2, a_3, a_4, a_5, a_6, a_7, a_8, ... , a_36, a_37, a_38, a_39'
+    """
+    return text if len(text) <= WIDEST else f"{text[:45].rstrip()} ... {text[-24:].lstrip()}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:
