@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpy.testing import assert_allclose
 from numpyro.contrib.control_flow import scan
-from scipy.special import gammaln, logsumexp
+from scipy.special import digamma, gammaln, logsumexp, softmax
 
+import lowerbound as lb
 from tests.models.case import Arguments, Case
 
 SHAPE, RATE, CONCENTRATION = 2.0, 0.5, 1.5
@@ -80,3 +82,29 @@ CASE = Case(
     small=small,
     restarts=3,
 )
+
+
+def test_fit_is_a_fixed_point_of_sums_over_all_paths():
+    (x,), kwargs = arguments(0)
+    fit = lb.fit(model, x, method=lb.CAVI(restarts=3, tolerance=1e-13), seed=0, **kwargs)
+    shape, rate = (
+        np.asarray(getattr(fit.posterior["rates"], n)) for n in ("concentration", "rate")
+    )
+    rows = np.asarray(fit.posterior["rows"].concentration)
+    log_rate, mean_rate = digamma(shape) - np.log(rate), shape / rate
+    log_rows = digamma(rows) - digamma(rows.sum(1, keepdims=True))
+
+    steps = x.shape[1]
+    paths = np.array(list(itertools.product(range(2), repeat=steps)))
+    moves = log_rows[paths[:, :-1], paths[:, 1:]].sum(1)
+    log_density = x[:, :, None] * log_rate - mean_rate  # (sequences, steps, K)
+    along = log_density[:, np.arange(steps), paths].sum(-1)  # (sequences, paths)
+    weights = softmax(moves + along, axis=1)
+    states = np.eye(2)[paths]
+    phi = np.einsum("sp,ptk->stk", weights, states)
+    pair = np.einsum("sp,ptk,ptl->kl", weights, states[:, :-1], states[:, 1:])
+
+    assert_allclose(np.asarray(fit.posterior["z"].probs).transpose(1, 0, 2), phi, atol=1e-5)
+    assert_allclose(shape, SHAPE + np.einsum("st,stk->k", x, phi), rtol=1e-5)
+    assert_allclose(rate, RATE + phi.sum((0, 1)), rtol=1e-5)
+    assert_allclose(rows, CONCENTRATION + pair, rtol=1e-5)
