@@ -83,6 +83,7 @@ from lowerbound.errors.programs import (
     ParameterSiteError,
     ShapeError,
     SubsampledPlateError,
+    UncompiledCheckError,
     UnsupportedModelError,
 )
 from lowerbound.errors.remedies import (
@@ -237,6 +238,7 @@ __all__ = [
     "PoorIntegralError",
     "ShapeError",
     "SubsampledPlateError",
+    "UncompiledCheckError",
     "UnsupportedModelError",
     # derivation
     "BlockError",
