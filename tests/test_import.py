@@ -10,7 +10,7 @@ import lowerbound
 PROBE = """
 import json, sys
 import jax
-HEAVY = {"arviz", "arviz_base", "matplotlib", "pandas", "sklearn", "xarray"}
+HEAVY = {"arviz", "arviz_base", "matplotlib", "pandas", "scipy.stats", "sklearn", "xarray"}
 before = {name: repr(value) for name, value in jax.config.values.items()}
 import lowerbound
 after = {name: repr(value) for name, value in jax.config.values.items()}
