@@ -15,6 +15,7 @@ from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
+from lowerbound.family.densities.sparse_gaussian import SparseGaussian
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
@@ -49,6 +50,8 @@ def family_record(family: Variational) -> dict[str, Any]:
         case Integrated():
             record = _coordinates_record(family.coordinates)
             return {"kind": "integrated", "sites": list(family.sites), **record}
+        case SparseGaussian():
+            return {"kind": "sparse gaussian", **_coordinates_record(family.coordinates)}
         case Product():
             parts = {
                 "gaussian": family_record(family.gaussian),
@@ -84,6 +87,8 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             return UnconstrainedGaussian(coordinates, data)
         case "integrated":
             return Integrated(_coordinates(record), tuple(record["sites"]))
+        case "sparse gaussian":
+            return SparseGaussian(_coordinates(record))
         case "product":
             gaussian = family_from(record["gaussian"], sites)
             exact = family_from(record["exact"], sites)

@@ -232,8 +232,8 @@ def test_what_it_cannot_read_is_said():
         lb.fit(scales, np.ones((9, 30)), Y, method=lb.Integrated())
 
     def plain(x, y):
-        a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
-        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1] * x), obs=y)
+        a = numpyro.sample("a", dist.Uniform(-9, 9).expand([4]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1] * x + a[2] * x**2 + a[3]), obs=y)
 
     with pytest.raises(NoPredictorsError, match="no site sets a scale or a shape"):
         lb.fit(plain, X, (Y > 0) * 1.0, method=lb.Integrated())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +28,19 @@ from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
-from lowerbound.methods.hierarchy.inner.parabolas import Parabolas, surface_of
+from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.remainders import with_remainders
 from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.methods.hierarchy.without_hyperparameters import WithoutHyperparameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
 from lowerbound.result.posterior import History, Restart
 from lowerbound.run.check_input import check_observed_variance
-from lowerbound.run.planned import Trace
+from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
@@ -49,8 +51,6 @@ CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
 SPREAD = 4  # starts besides the first, from which other summits are looked for
 FAR = 0.1  # nats: an evidence known no better is none
-
-AnySurface = GivenHyperparameters | Parabolas
 
 
 def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
@@ -65,14 +65,20 @@ def surface_for(problem: Problem, predictors: Predictors) -> AnySurface:
     return problem.once(key, lambda: surface_of(predictors))
 
 
-def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
+def planned_hierarchy(problem: Problem, method: Integrated) -> Planned[Any]:
     """The plan; raises where the program is no hierarchy."""
     model = problem.model
     for name in method.sites or ():
         if name not in model.latent:
             raise UnknownSiteError("Integrated got", name, tuple(model.latent))
     check_observed_variance(model)
-    return Hierarchy(problem, method)
+    with jax.enable_x64(True):
+        found = predictors_for(problem, tuple(method.sites or ()))
+        if found.theta:
+            return Hierarchy(problem, method)
+        if not found.all_real:
+            raise NoPredictorsError("no site sets a scale or a shape")
+        return WithoutHyperparameters(problem, surface_for(problem, found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +99,6 @@ class Hierarchy(Walking[Found]):
         self.problem, self.method = problem, method
         with jax.enable_x64(True):
             self.predictors = predictors_for(problem, tuple(method.sites or ()))
-            if not self.predictors.theta:
-                raise NoPredictorsError("no site sets a scale or a shape")
             self.plan = self._plan()
 
     @cached_property

@@ -125,6 +125,11 @@ class Predictors:
         return own.stop == own.start or self.coordinates.is_real(own.start)
 
     @property
+    def all_real(self) -> bool:
+        """Whether the coordinates of all sites are these sites themselves, without bounds."""
+        return not self.straight and all(map(self.is_real, (*self.theta, *self.z)))
+
+    @property
     def count(self) -> int:
         """How many predictors there are."""
         return self.parts.count

@@ -109,11 +109,8 @@ class GivenHyperparameters:
                 return None
             at = _At(t, entries, self._pairs(entries), offset)
             exact = self.predictors.is_quadratic
-            found = (
-                self._exactly(at)
-                if exact
-                else self._climbed(at, starts, CLOSELY if slope else TOLERANCE)
-            )
+            near = CLOSELY if slope or not len(t) else TOLERANCE  # the only solution may take long
+            found = self._exactly(at) if exact else self._climbed(at, starts, near)
             if found is None or not np.isfinite(found.bound):
                 return None
             by_theta = self._slope(at, found) if slope else None

@@ -28,12 +28,12 @@ from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperp
 from lowerbound.methods.hierarchy.predictors import Data, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
-__all__ = ["Parabolas", "surface_of"]
+__all__ = ["AnySurface", "Parabolas", "surface_of"]
 
 LOOKED_AT = 5  # values of theta by which rows are told apart whose weights move together
 
 
-def surface_of(predictors: Predictors) -> GivenHyperparameters | Parabolas:
+def surface_of(predictors: Predictors) -> AnySurface:
     """L(t) of a program, with rows summed once where they can be; raises TooDenseError."""
     return Parabolas.of(predictors) or GivenHyperparameters.of(predictors)
 
@@ -57,9 +57,12 @@ class Parabolas:
 
     @classmethod
     def of(cls, predictors: Predictors) -> Parabolas | None:
-        """None where a term is no parabola, A depends on theta, or the weights have no classes."""
+        """None where a term is no parabola, A moves with theta, or weights have no classes.
+
+        Nor where there is no theta: then nothing is summed more than once.
+        """
         one = predictors
-        if not (one.is_fixed and one.is_quadratic):
+        if not (one.dimension and one.is_fixed and one.is_quadratic):
             return None
         rng, still = np.random.default_rng(2), np.zeros(one.count)
         places = [0.5 * rng.normal(size=one.dimension) for _ in range(LOOKED_AT)]
@@ -142,6 +145,9 @@ class Parabolas:
         return np.asarray(
             self.predictors.run("slope around", partial(_slope, self.predictors), t, *law)
         )
+
+
+AnySurface = GivenHyperparameters | Parabolas
 
 
 # --------------------------------------------------------------------------------------------------
