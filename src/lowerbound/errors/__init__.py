@@ -37,6 +37,7 @@ Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask
 
 from lowerbound.errors.breakdown import (
     BoundReachedError,
+    CutCountsError,
     DecreasingBoundError,
     DecreasingBoundWarning,
     IllConditionedError,
@@ -245,6 +246,7 @@ __all__ = [
     "UncertifiedError",
     # breakdown
     "BoundReachedError",
+    "CutCountsError",
     "DecreasingBoundError",
     "DecreasingBoundWarning",
     "IllConditionedError",
