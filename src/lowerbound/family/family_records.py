@@ -15,12 +15,12 @@ from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
-from lowerbound.family.densities.sparse_gaussian import SparseGaussian
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.registry import kind_named
+from lowerbound.family.sparse.sparse_gaussian import SparseGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.joint import Block
 from lowerbound.joint.blocks.block import Layout

@@ -17,9 +17,9 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
-from lowerbound.methods.hierarchy.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.surface import Solved, Surface
-from lowerbound.methods.hierarchy.uphill import Evaluated
 from lowerbound.run.walking import told
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from lowerbound.errors import PoorIntegralError
-from lowerbound.family.densities.sparse_gaussian import PATTERN, SparseGaussian
 from lowerbound.family.q import Q
+from lowerbound.family.sparse.sparse_gaussian import PATTERN, SparseGaussian
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved

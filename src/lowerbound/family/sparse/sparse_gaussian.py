@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.family.numerics.seeds import words
+from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.rewrite.coordinates import Coordinates
 
