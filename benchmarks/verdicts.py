@@ -54,14 +54,10 @@ def methods() -> dict[str, Any]:
 def loaded(kind: str, name: str, cache: Path) -> Iterator[tuple[str, Any, Any, Any, Reference]]:
     """Method's name, method, program, data and reference of every fit of one model."""
     if kind == "cases":
-        from benchmarks.verdict_cases import cases
+        from benchmarks.verdict_cases import cases, untuned
 
-        case = cases()[name]
-        moments = [
-            dict(labelled({s: np.asarray(t[i]) for s, t in case.truth.items()})) for i in (0, 1)
-        ]
-        truth = {n: (moments[0][n], moments[1][n]) for n in moments[0]}
-        yield "", case.method, case.model, case.data, truth
+        case = (cases() | untuned())[name]
+        yield "", case.method, case.model, case.data, case
         return
     if kind == "mixed":
         from benchmarks.mixed import loaded as mixed

@@ -60,6 +60,16 @@ def test_draws_include_deterministic_sites(regression_fit):
     np.testing.assert_allclose(fit.mean("mean"), x @ fit.mean("beta"), atol=0.1)
 
 
+def test_few_draws_are_the_first_of_more_by_one_program(regression_fit):
+    fit, *_ = regression_fit
+    more = fit.sample(300, seed=3, sites=["beta", "tau"])
+    with counted() as compilations:
+        few = fit.sample(20, seed=3, sites=["beta", "tau"])
+    assert not compilations
+    for site, draws in few.items():
+        np.testing.assert_array_equal(draws, more[site][:20])
+
+
 def test_log_predictive_of_a_regression_is_student_t(regression_fit):
     fit, x, y = regression_fit
     precision, beta, a, b = exact_regression(x, y)

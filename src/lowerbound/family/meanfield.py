@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ _equal: Kept[dict[object, Any]] = Kept(64)
 class MeanField:
     """One exponential family per block, and the packing of sites into blocks."""
 
+    most_together: ClassVar[int] = 96
     blocks: tuple[Block, ...]
     families: tuple[ExponentialFamily, ...]
 

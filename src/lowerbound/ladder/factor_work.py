@@ -97,7 +97,7 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     found = predictors_for(counted.problem, tuple(method.sites or ()))
     surface = surface_for(counted.problem, found)
     points = method.points or POINTS * found.dimension
-    solved = CLIMBED + ALONG * found.dimension + points
+    solved = CLIMBED + ALONG * found.dimension + points if found.theta else 1
     steps = 1 if found.is_quadratic else NEWTON
     nodes = 2 if found.is_quadratic else QUADRATURE_NODES
     pairs = surface.gram.pairs

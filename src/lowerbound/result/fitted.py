@@ -208,12 +208,12 @@ class Fit:
 
     def latent_draws(
         self, draws: int, key: jax.Array, sites: Sequence[str] | None = None
-    ) -> dict[str, jax.Array]:
+    ) -> dict[str, np.ndarray]:
         """Draws of the latent sites alone, or of some of them, on their own scales."""
         wanted = tuple(self.sites) if sites is None else sites
         numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in wanted)
         check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
-        values = self.q.sample(draws, key, sites)
+        values = self.q.sample(draws, key, sites, numbers)
         return {name: values[name] for name in wanted}
 
     @property

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 import lowerbound as lb
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.remainders import remainder
 from lowerbound.model import trace_model
 

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.joint_terms import Normals, Root
 from lowerbound.methods.hierarchy.predictors import Predictors
