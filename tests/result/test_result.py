@@ -214,3 +214,17 @@ def test_discrete_moments_use_the_support_values():
     weights /= weights.sum()
     np.testing.assert_allclose(fit.mean("k"), weights @ np.arange(5), rtol=1e-10)
     assert set(np.unique(fit.sample(200)["k"])) <= set(range(5))
+
+
+def test_draws_of_a_discrete_site_are_its_values():
+    def model(y):
+        k = numpyro.sample("k", dist.DiscreteUniform(3, 6))
+        numpyro.sample("y", dist.Normal(k * 1.0, 1.0), obs=y[0])
+
+    fit = lb.fit(model, np.array([4.4]))
+    weights = stats.norm.pdf(4.4, np.arange(3, 7), 1.0)
+    draws = fit.sample(2000)["k"]
+    assert set(np.unique(draws)) == {3, 4, 5, 6}
+    error = fit.sd("k") / np.sqrt(2000)
+    exact = weights @ np.arange(3, 7) / weights.sum()
+    assert abs(draws.mean() - exact) < 5 * error

@@ -34,7 +34,7 @@ class Q:
         key: Array,
         sites: Sequence[str] | None = None,
         numbers: int | None = None,
-    ) -> dict[str, np.ndarray]:
+    ) -> dict[str, Array]:
         """Independent draws of all sites, on their own scales, with a leading axis.
 
         Where none of the `sites` is one that is drawn given the others, those are left out.
@@ -46,9 +46,12 @@ class Q:
         count = draws if numbers is None else drawn_together(family, draws, numbers)
         with jax.enable_x64(True):
             drawn = family.sample(self.parameters, key, (count,))
-        # By NumPy: JAX would compile a program for every shape.
-        first = {name: np.asarray(array)[:draws] for name, array in drawn.items()}
-        return {n: self.values[n][own] if n in self.values else own for n, own in first.items()}
+            # By NumPy: JAX compiles a program for every shape, by `jnp.asarray` too.
+            first = {name: np.asarray(array)[:draws] for name, array in drawn.items()}
+            return {
+                name: jax.device_put(self.values[name][own] if name in self.values else own)
+                for name, own in first.items()
+            }
 
     def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of one site, elementwise."""

@@ -208,7 +208,7 @@ class Fit:
 
     def latent_draws(
         self, draws: int, key: jax.Array, sites: Sequence[str] | None = None
-    ) -> dict[str, np.ndarray]:
+    ) -> dict[str, jax.Array]:
         """Draws of the latent sites alone, or of some of them, on their own scales."""
         wanted = tuple(self.sites) if sites is None else sites
         numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in wanted)
