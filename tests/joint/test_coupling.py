@@ -108,4 +108,6 @@ def test_functions_of_one_element_that_meet_are_one(function: Callable[..., Any]
     model = trace_model(function, (RNG.normal(size=(4, 3)), RNG.normal(size=4)), {})
     structure = multi_affine(model).structure
     known = {site for block in structure.blocks for site in block.sites}
-    assert known | {name for one in structure.residuals for name in one.latents} == set(model.latent)
+    assert known | {name for one in structure.residuals for name in one.latents} == set(
+        model.latent
+    )
