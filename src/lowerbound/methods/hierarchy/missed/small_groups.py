@@ -21,8 +21,10 @@ EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 FARTHEST = 20.0  # nats of a group of rows, beyond which a place counts no more
 PLANE = 2  # numbers that a group may depend on
 SPAN = 1e-6  # of the largest of its directions, below which one is none
-SIDE = np.linspace(-7.0, 7.0, 41)
-NODES = np.stack(np.meshgrid(SIDE, SIDE, indexing="ij"), axis=-1).reshape(-1, PLANE)
+FAR = 6.5  # sds up to which the plane is summed over, in steps of half a one
+SIDE = np.linspace(-FAR, FAR, 27)
+SQUARE = np.stack(np.meshgrid(SIDE, SIDE, indexing="ij"), axis=-1).reshape(-1, PLANE)
+NODES = SQUARE[(SQUARE**2).sum(axis=1) <= FAR**2]
 EVEN = np.exp(-0.5 * (NODES**2).sum(axis=1))
 EVEN /= EVEN.sum()
 
