@@ -32,8 +32,8 @@ from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
+from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.predictors import Predictors
-from lowerbound.methods.hierarchy.remainders import with_remainders
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.methods.hierarchy.without_hyperparameters import WithoutHyperparameters
 from lowerbound.result.answer import Answer, Stop

@@ -42,6 +42,7 @@ NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
+ALONG = 7  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
@@ -247,9 +248,14 @@ class Predictors:
         nodes = rule(self.joint.clusters.shape[1], FEWER)
         return np.asarray(self.run("along", self._slopes_along, t, mean, beside, places, nodes))
 
-    def values(self, t: np.ndarray, predictors: np.ndarray) -> np.ndarray:
-        """Log p at rows of predictors (n, count)."""
-        return np.asarray(self.run("values", self._log_ps, t, predictors))
+    def raised(self, t: np.ndarray, mean: np.ndarray, away: np.ndarray) -> np.ndarray:
+        """By how much the terms of clusters are larger at mean + away (n, count), (n, c).
+
+        They are known by their slopes alone, which are integrated along the way.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(ALONG)
+        way = 0.5 * (nodes + 1.0), 0.5 * weights
+        return np.asarray(self.run("raised", self._raised, t, mean, away, *way))
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
@@ -343,8 +349,17 @@ class Predictors:
         found: Array = jax.lax.map(at, places)
         return found
 
-    def _log_ps(self, t: Array, data: Data, predictors: Array) -> Array:
-        found: Array = jax.lax.map(lambda p: self.log_p(t, data, p), predictors)
+    def _raised(
+        self, t: Array, data: Data, mean: Array, away: Array, shares: Array, weights: Array
+    ) -> Array:
+        slope = jax.grad(lambda p: self.log_p(t, data, p))
+
+        def at(move: Array) -> Array:
+            slopes = jax.vmap(lambda share: slope(mean + share * move))(shares)
+            own = jnp.append(move * (weights @ slopes), 0.0)[data.joint.clusters]
+            return own.sum(axis=1)
+
+        found: Array = jax.lax.map(at, away)
         return found
 
     def _slope(
