@@ -102,8 +102,9 @@ class MeanField:
         """The function, jitted once for all fits of equal families."""
 
         def call(*args: Any) -> Any:
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
-                return function(*args)  # inside another compiled function
+            leaves = jax.tree.leaves(args)
+            if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
                 self.compiled[key] = quickly(function)
             return self.compiled[key](*args)

@@ -116,7 +116,15 @@ def size_of(model: Model, without: Sequence[str] = ()) -> int:
 
 
 def work_of(model: Model, rest: Sequence[str]) -> float:
-    """Multiplications in one solution of the Gaussian of the sites `rest`, roughly."""
-    size = sum(math.prod(model.latent[n].shape) for n in rest)
+    """Multiplications in one solution of the sites `rest`, the continuous ones a Gaussian."""
+    latent = [model.latent[n] for n in rest]
+    size = sum(math.prod(site.shape) for site in latent if site.support_values is None)
     data = sum(float(np.size(a)) for a in model.arguments.data.values())
-    return float(size) ** 3 + data * max(size, 1)
+    return float(size) ** 3 + data * max(size, 1) + states_of(model, rest)
+
+
+def states_of(model: Model, rest: Sequence[str]) -> float:
+    """The probabilities of all values of the discrete sites among `rest`."""
+    found = (model.latent[n] for n in rest)
+    values = ((site.shape, site.support_values) for site in found)
+    return float(sum(math.prod(shape) * len(v) for shape, v in values if v is not None))
