@@ -170,4 +170,4 @@ def test_a_product_of_too_many_terms_is_not_multiplied_out() -> None:
         numpyro.sample("y", dist.Normal(level, 1.0), obs=y)
 
     joint = multi_affine(trace_model(logistic_map, (np.array(0.3),), {}))
-    assert any("terms" in residual.reason for residual in joint.residuals)
+    assert any("terms" in residual.reason for residual in joint.structure.residuals)

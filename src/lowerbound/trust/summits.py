@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpyro.distributions import constraints
@@ -29,7 +30,7 @@ RESTED = 0.05  # nats that another step would gain, below which a climb has ende
 DEEP = 1.0  # nats that a valley between two summits is below both
 BETWEEN = np.linspace(0.0, 1.0, 11)[1:-1]
 ALIKE = 0.05  # of their own size, by which the numbers of two labellings may differ
-SAME = 0.5  # nats between the masses of mirror images, as they are approximated
+SAME = 0.1  # nats between the heights of a summit and its image
 MOST_PROPOSED = 100  # numbers of a vector that draws are proposed for
 MOST = 4  # summits beside that of q
 SHIFTS, WIDENS = 0.1, 0.2  # of a mean in sds, and of a variance, by a summit that counts
@@ -42,8 +43,7 @@ Optima = Sequence[tuple[float, np.ndarray]]
 class Summit:
     """A summit beyond a valley: where, the root of its covariance, and its mass over that of q.
 
-    mirrored: the sites whose signs are all that differs from the summit of q, which has the same
-    mass.
+    mirrored: the sites whose signs are all that differs from the summit of q, which is as high.
     """
 
     vector: np.ndarray
@@ -58,7 +58,8 @@ def other_summits(
     """Summits that matter for means or sds, found with about so many points of log p.
 
     log_mass: log of the mass where q is. optima: where other starts of the fit have converged. A
-    summit with the same numbers in another order has other names for its components, and is none.
+    summit as high, with the same numbers in another order, has other names for its components, and
+    is none.
     """
     dimension = drawn.vectors.shape[1]
     fine = np.isfinite(drawn.log_p)
@@ -133,7 +134,8 @@ def _starts(judge: Against, slope: _Slope, vectors: np.ndarray, optima: Optima) 
     left = STARTS - len(fixed)
     way = rng.standard_normal((left // 2, dimension))
     way /= np.linalg.norm(way, axis=1, keepdims=True) / math.sqrt(dimension)
-    away = np.exp(rng.uniform(*np.log(SCALES), (left // 2, 1)))
+    low, high = (math.log(scale) for scale in SCALES)
+    away = np.exp(rng.uniform(low, high, (left // 2, 1)))
     wide = np.resize(BOX, (left - left // 2, 1))
     boxed = rng.uniform(-1.0, 1.0, (left - left // 2, dimension)) * wide
     return np.concatenate([slope.inward(fixed), way * away, slope.inward(boxed)])
@@ -144,7 +146,7 @@ def _signs(judge: Against) -> list[np.ndarray]:
     coordinates = judge.coordinates
     real = []
     for site in coordinates.shapes:
-        support = coordinates.supports.get(site)
+        support: Any = coordinates.supports.get(site)
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
         real += [site] if support is constraints.real else []
@@ -192,6 +194,7 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
         height = np.where(better, new_height, height)
         length = np.where(better, np.minimum(1.0, 4.0 * length), 0.25 * length)
     gain = np.einsum("ni,nij,nj->n", gradient, inverse, gradient)
+    fresh[0] = False  # that of q may be there already
     return _Ends(z, height, inverse, np.isfinite(height) & (gain < RESTED) & ~fresh)
 
 
@@ -205,7 +208,7 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
     own = _root(slope, ends, 0) if ends.rested[0] else None
     if own is not None:  # what one approximation misses of both masses is much the same
         log_mass = _log_mass(ends.heights[0], own)
-    known, found = [home], []
+    known, found = [home], list[Summit]()
     order = [int(i) for i in np.argsort(-ends.heights) if ends.rested[i]]
     for i in order:
         if len(found) == MOST:
@@ -244,10 +247,10 @@ def _summit(
     if share * far < SHIFTS and share * far**2 < WIDENS:
         return None
     both = slope.out(np.stack([home, z]))
-    alike = _images(judge, both)
-    if alike is None:
-        return None
-    return Summit(both[1], root, mass, alike if abs(math.log(mass)) < SAME else ())
+    # Names and signs are free where images are as high; how high that of q is must be known.
+    free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
+    alike = _images(judge, both) if free else ()
+    return None if alike is None else Summit(both[1], root, mass, alike)
 
 
 def _root(slope: _Slope, ends: _Ends, i: int) -> np.ndarray | None:
