@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ def _check(fit: Any, caller: str, draws: Any, most: Any) -> None:
     pyplot()
 
 
-def _longest(fit: Fit, values: Any) -> str:
+def _longest(fit: Fit, values: Mapping[str, Any]) -> str:
     """The latent site of most steps."""
     own = {n: np.shape(v)[1] for n, v in values.items() if n in fit.sites and np.ndim(v) > 1}
     if not own:
@@ -118,7 +118,7 @@ def _longest(fit: Fit, values: Any) -> str:
     return max(own, key=lambda name: own[name])
 
 
-def _along(caller: str, values: Any, site: str) -> np.ndarray:
+def _along(caller: str, values: Mapping[str, Any], site: str) -> np.ndarray:
     """The draws of a site, (draws, steps, ...)."""
     known = [name for name, value in values.items() if np.ndim(value) > 1]
     if site not in known:

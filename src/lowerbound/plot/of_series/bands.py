@@ -56,7 +56,8 @@ def shares(ax: Axes, drawn: np.ndarray) -> None:
     if steps > PIXELS:
         table = np.stack([part.mean(axis=0) for part in np.array_split(table, PIXELS)])
     extent = (-0.5, steps - 0.5, states[-1] + 0.5, states[0] - 0.5)
-    look = {"cmap": "Blues", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
-    ax.imshow(table.T, aspect="auto", extent=extent, **look)
+    ax.imshow(
+        table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="nearest"
+    )
     ax.set_yticks(states[:: max(len(states) // 12, 1)])
     ax.set_ylabel("state", fontsize=9, color=INK)
