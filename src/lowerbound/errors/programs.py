@@ -141,6 +141,16 @@ class ShapeError(LowerboundError):
         )
 
     @case
+    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> str:
+        """A site is to be predicted where it is longer than it was fitted, and cannot go on."""
+        return (
+            f"Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.\n"
+            "Expected a series that can go on: write its steps with numpyro.contrib.control_flow."
+            "scan, whose later steps follow from the earlier ones; or fit it at the longer length, "
+            "with the steps to be predicted missing (numpy.ma.masked)."
+        )
+
+    @case
     def of_line(
         cls, where: str, source: str, site: str | None, message: str, shapes: Sequence[str]
     ) -> str:

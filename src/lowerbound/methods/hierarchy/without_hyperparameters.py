@@ -61,7 +61,8 @@ class WithoutHyperparameters(Walking[Solved]):
         q = Q(SparseGaussian(one.coordinates, {"pattern": pattern}), parameters)
         history = History(trace.values, trace.seconds, step="solution")
         restarts = (Restart(place.value, len(trace.values), str(stop)),)
-        exact, notes = one.is_quadratic, ()
+        exact = one.is_quadratic
+        notes: tuple[str, ...] = ()
         if not pattern.is_exact:
             off = 0.5 * self.surface.variance_error(place)
             exact = exact and off < ROUGH
