@@ -231,6 +231,9 @@ def test_rows_with_continuous_sites_of_their_own_are_not_judged():
 
     x = np.random.default_rng(0).normal(size=200)
     fit = fitted(effects, x, method=lb.SVI(batch_size=50, steps=5))
+    assert not fit.verdict.compared
+    text = "How far to trust the fit is not known: q was not compared with the posterior, as rows"
+    assert str(fit.verdict).startswith(text)
     with pytest.raises(UnjudgedError, match="rows have continuous sites of their own \\('z'\\)"):
         lb.check(fit)
 

@@ -17,6 +17,7 @@ import numpy as np
 from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.methods.grid.beyond import nodes_beyond
 from lowerbound.methods.grid.conditional import Solver, transforms_of
 from lowerbound.methods.grid.lattice import APART, UNEVEN, Lattice, filled, lattice_for, refined
 from lowerbound.methods.grid.profile import Profile
@@ -69,6 +70,8 @@ def refinements(
     seen: list[np.ndarray] = []
     while True:
         lattice = filled(profile, lattice, budget)
+        beyond = () if seen else nodes_beyond(profile, lattice)
+        lattice = filled(profile, lattice, budget, beyond) if beyond else lattice
         elbo = lattice.log_total(profile)
         seen.append(lattice.uneven(profile))
         # Half the spacing takes twice the nodes.

@@ -27,17 +27,26 @@ SCALES = ("scale", "scale_tril", "covariance_matrix", "precision_matrix", "df")
 
 
 def scalars_to_condition(model: Model) -> list[str]:
-    """Scalar sites that do not enter like a Gaussian: scales (or their logs), shapes, lengths."""
+    """Scalar sites that do not enter like a Gaussian: scales (or their logs), shapes, bounds."""
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
     if all(domain_of(model.latent[n]) is not REAL for n in scalars):
         return scalars
-    logs = sole_scales(model)
-    return [n for n in scalars if domain_of(model.latent[n]) is not REAL or n in logs]
+    curved = {*sole_scales(model), *bound_setters(model)}
+    return [n for n in scalars if domain_of(model.latent[n]) is not REAL or n in curved]
 
 
 def scale_setters(model: Model) -> list[str]:
     """The latent sites that the scale or shape of another latent site depends on."""
-    return _setters(model, lambda site, name, _: site in model.latent and name not in LOCATIONS)
+
+    def counts(site: str, parameter: str, _: set[str]) -> bool:
+        return site in model.latent and parameter not in (*LOCATIONS, "log_prob")
+
+    return _setters(model, counts)
+
+
+def bound_setters(model: Model) -> list[str]:
+    """The latent sites that bounds of other sites depend on: beyond these the density is zero."""
+    return _setters(model, lambda site, *_: site in model.bounded)
 
 
 def sole_scales(model: Model) -> list[str]:
@@ -73,14 +82,18 @@ def affordable(model: Model, chosen: Sequence[str], most: int = MOST_GIVEN) -> b
 
 
 def _setters(model: Model, counts: Callable[[str, str, set[str]], bool]) -> list[str]:
-    """The latent sites that some parameter of some site depends on, where these count."""
+    """The latent sites that some parameter of some site depends on, where these count.
+
+    Of a site that is known by its density alone, that is "log_prob".
+    """
     program = trace_program(model)
     depends = dependence(program.jaxpr.jaxpr)
     names = sorted(model.latent)
     found: set[str] = set()
     outputs = jax.tree.unflatten(program.outputs, depends)
     for site, record in outputs.items():
-        for parameter, inputs in record.get("parameters", {}).items():
+        whole = {"log_prob": record["log_prob"]} if "log_prob" in record else {}
+        for parameter, inputs in {**record.get("parameters", {}), **whole}.items():
             sources = {names[i] for i in inputs if i < len(names)}
             if counts(site, parameter, sources):
                 found |= sources
