@@ -183,8 +183,8 @@ def _varies(draws: np.ndarray) -> np.ndarray:
     matrix is: such a one is neither far off nor narrow.
     """
     x = draws.reshape(len(draws), -1)
-    kind = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(float)
-    varies: np.ndarray = np.ptp(x, axis=0) > FIXED * np.finfo(kind).eps * np.abs(x).max(axis=0)
+    rounding = np.finfo(np.float32 if x.dtype == np.float32 else np.float64).eps
+    varies: np.ndarray = np.ptp(x, axis=0) > FIXED * rounding * np.abs(x).max(axis=0)
     return varies
 
 
