@@ -44,7 +44,7 @@ RARE, COMMON = 1e-5, 3e-3  # mass of those that count, of a single number and of
 NEAR = 0.1  # distance of those that are one, in standardised coordinates
 SMALLEST, BEYOND = 1e-6, 0.5  # nats; and logarithms beyond what was seen
 LEAST, SLIGHT = 0.03, 0.03  # nats that what is missed changes by, and sds, that move nothing
-STRAIGHT = 1e-7  # nats by which a parabola may be off
+STRAIGHT = 1e-4  # nats by which a parabola in a table is off: what it does is of second order
 MOST_ABSENT = 5.0  # nats, up to which what is missed is known well
 
 

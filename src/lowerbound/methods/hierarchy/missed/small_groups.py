@@ -55,8 +55,9 @@ def left(
     member[clusters[which, place], which] = 1.0
     member[one.count + np.arange(len(pairs)), cluster[pairs[:, 0]]] = 1.0
     straight = (away * here.slope) @ member[: one.count]
-    found: np.ndarray = one.raised(t, mean, away) - straight
-    return found + 0.5 * (moved**2 * here.curvature) @ member
+    bent = 0.5 * (moved**2 * here.curvature) @ member
+    found: np.ndarray = one.raised(t, mean, away) - straight + bent
+    return found
 
 
 @dataclass(frozen=True, eq=False)
