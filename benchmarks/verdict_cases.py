@@ -8,32 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-Truth = dict[str, tuple[Any, Any]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program with data and a method, and the truth."""
-
-    model: Callable[..., None]
-    truth: Truth
-    method: Any = "auto"
-    data: dict[str, Any] = field(default_factory=dict)
-
-
-def on_grid(log_density: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> Any:
-    """Mean and sd of a density of one number."""
-    x = np.linspace(low, high, 400_001)
-    log_p = log_density(x)
-    p = np.exp(log_p - log_p.max())
-    p /= p.sum()
-    mean = float(p @ x)
-    return mean, math.sqrt(float(p @ (x - mean) ** 2))
+from benchmarks.known_posteriors import curves, hidden, levels, summits
+from benchmarks.known_posteriors.case import Case, Truth, on_grid
 
 
 def cases() -> dict[str, Case]:
@@ -197,6 +177,11 @@ def cases() -> dict[str, Case]:
     found["clusters: from afar"] = Case(clusters, assigned, stuck, {"x": x})
     found |= _scales(rng) | _batches(rng)
     return found
+
+
+def untuned() -> dict[str, Case]:
+    """Cases that no constant of the verdict was set on."""
+    return summits.cases() | curves.cases() | hidden.cases() | levels.cases()
 
 
 def _scales(rng: np.random.Generator) -> dict[str, Case]:

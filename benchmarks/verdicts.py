@@ -1,13 +1,14 @@
 """Do verdicts see what is wrong? Fits with a known error, their `fit.verdict`, and what it cost.
 
-    python -m benchmarks.verdicts [--sets posteriordb,stress,cases,mixed] [--cure] [--nuts]
+    python -m benchmarks.verdicts [--sets posteriordb,cases,untuned,...] [--cure] [--nuts]
 
 A fit is wrong where some mean is more than 0.25 reference sds off, or some sd by more than 25%; it
 is flagged where its verdict is not "all". References: posteriordb's and those of data/mixed, NUTS
 of `python -m benchmarks.stress --reference` (where its chains agree), and closed forms. Models of
 posteriordb are fitted by the ladder, and by methods that are too simple for most of them. Constants
 of the verdict were set on the half of the models whose names have an even sum of letters; the
-table counts both halves. One process a model, and one for all cases.
+table counts both halves; none was set on the cases that are "untuned". One process a model, and
+one for all cases.
 
 With --cure, fits that are not trusted are corrected as `until="trusted"` does: scores are the
 larger of the RMS error of the means, in reference sds, and the RMS log ratio of sds. With --nuts,
@@ -25,17 +26,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.known_posteriors.case import Case, Truth
 from benchmarks.posteriordb import found_folder, one_line
 from benchmarks.stress import CACHE, MIXED, labelled
 
 MEAN, SD = 0.25, math.log(1.25)
-SETS = ("posteriordb", "stress", "cases", "mixed")
+SETS = ("posteriordb", "stress", "cases", "untuned", "mixed")
 WITHIN = 0.1  # the score of an accurate answer
 Reference = Mapping[str, tuple[float, float]]  # "beta[2,1]", from 0 -> mean and sd
 
@@ -51,24 +53,27 @@ def methods() -> dict[str, Any]:
     }
 
 
-def loaded(kind: str, name: str, cache: Path) -> Iterator[tuple[str, Any, Any, Any, Reference]]:
-    """Method's name, method, program, data and reference of every fit of one model."""
-    if kind == "cases":
-        from benchmarks.verdict_cases import cases
+@lru_cache
+def _cases() -> dict[str, Case]:
+    from benchmarks.verdict_cases import cases, untuned
 
-        case = cases()[name]
-        moments = [
-            dict(labelled({s: np.asarray(t[i]) for s, t in case.truth.items()})) for i in (0, 1)
-        ]
-        truth = {n: (moments[0][n], moments[1][n]) for n in moments[0]}
-        yield "", case.method, case.model, case.data, truth
+    return cases() | untuned()
+
+
+def loaded(kind: str, name: str, cache: Path) -> Iterator[tuple[str, Any, Any, Any, Any]]:
+    """Method's name, method, program, data and reference of every fit of one model.
+
+    The reference may be a case, which knows it once it has seen the fit.
+    """
+    if kind in ("cases", "untuned"):
+        case = _cases()[name]
+        yield "", case.method, case.model, case.data, case
         return
     if kind == "mixed":
         from benchmarks.mixed import loaded as mixed
 
         model, data, found = mixed(name)
-        moments = [dict(labelled({s: np.asarray(t[i]) for s, t in found.items()})) for i in (0, 1)]
-        yield "auto", "auto", model, data, {n: (moments[0][n], moments[1][n]) for n in moments[0]}
+        yield "auto", "auto", model, data, flat(found)
         return
     if kind == "posteriordb":
         import sys
@@ -177,11 +182,12 @@ def work(pipe: Any, kind: str, names: Sequence[str], cache: str, cure: str) -> N
         for label, method, model, data, reference in loaded(kind, name, Path(cache)):
             row: dict[str, Any] = {"set": kind, "model": name, "method": label}
             spent.clear()
+            precision = reference.precision if isinstance(reference, Case) else None
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
                     began = time.perf_counter(), time.process_time()
-                    fit = fitted(model, data, method)
+                    fit = fitted(model, data, method, precision)
                     wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
                     row |= {"fit": wall - spent[-1][0], "verdict": spent[-1][0]}
                     row |= {"fit_cpu": cpu - spent[-1][1], "verdict_cpu": spent[-1][1]}
@@ -191,6 +197,8 @@ def work(pipe: Any, kind: str, names: Sequence[str], cache: str, cure: str) -> N
                         found = fit.verdict.evidence
                         row |= {"by": found.by, "k_hat": found.k_hat}
                         row |= {"efficiency": found.efficiency}
+                    if isinstance(reference, Case):
+                        reference = flat(reference.known(fit))
                     row |= errors(fit, reference)
                     if cure:
                         again = partial(lb.fit, model, **data, until="trusted", progress=False)
@@ -204,13 +212,20 @@ def work(pipe: Any, kind: str, names: Sequence[str], cache: str, cure: str) -> N
             pipe.send(row)
 
 
-def fitted(model: Any, data: Any, method: Any) -> Any:
+def flat(truth: Truth) -> Reference:
+    """The truth of every number."""
+    moments = [dict(labelled({s: np.asarray(t[i]) for s, t in truth.items()})) for i in (0, 1)]
+    return {n: (moments[0][n], moments[1][n]) for n in moments[0]}
+
+
+def fitted(model: Any, data: Any, method: Any, precision: str | None = None) -> Any:
     """A fit with its verdict. A method that is a number fits so many rows, as if they were all."""
     import lowerbound as lb
     from lowerbound.trust import judging
 
     if not isinstance(method, int):
-        return lb.fit(model, **data, method=method, progress=False)
+        with lb.computing(precision=precision):
+            return lb.fit(model, **data, method=method, progress=False)
     with lb.computing(verdicts=False):
         some = lb.fit(model, **{name: array[:method] for name, array in data.items()})
     whole = replace(some, call=replace(some.call, args=(), kwargs=dict(data)))
@@ -265,10 +280,17 @@ def _cure(row: Mapping[str, Any]) -> str:
     return f"score {row['score']:.2f} -> {row['cured']:.2f}, +{row['cure_cpu']:.1f} s{nuts}  "
 
 
+def part(row: Mapping[str, Any]) -> str:
+    """What a row was to the constants of the verdict."""
+    if row["set"] == "untuned":
+        return "not tuned on"
+    return "the other half" if sum(map(ord, row["model"])) % 2 else "tuned on"
+
+
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     known = [r for r in rows if "mean" in r]
-    for title, half in (("tuned on", 0), ("the other half", 1)):
-        own = [r for r in known if sum(map(ord, r["model"])) % 2 == half]
+    for title in ("tuned on", "the other half", "not tuned on"):
+        own = [r for r in known if part(r) == title]
         wrong, right = [r for r in own if is_wrong(r)], [r for r in own if not is_wrong(r)]
         seen = sum(r["trust"] != "all" for r in wrong)
         alarms = sum(r["trust"] != "all" for r in right)
@@ -295,6 +317,10 @@ def names_of(kind: str, cache: Path) -> list[str]:
         from benchmarks.verdict_cases import cases
 
         return list(cases())
+    if kind == "untuned":
+        from benchmarks.verdict_cases import untuned
+
+        return list(untuned())
     if kind == "mixed":
         return ["sleepstudy", "cbpp", "pastes", "verbagg", "insteval"]
     if kind == "posteriordb":
@@ -319,7 +345,7 @@ def main() -> None:
         wanted = options.models.split(",") if options.models else known
         names = [name for name in wanted if name in known]
         # Cases take a second each, of which a process of their own would take three.
-        for some in [names] if kind == "cases" else [[name] for name in names]:
+        for some in [names] if kind in ("cases", "untuned") else [[name] for name in names]:
             for row in rows_of(kind, some, options.cache, options.limit, cure):
                 rows.append(row)
                 print(line(row), flush=True)

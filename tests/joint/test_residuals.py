@@ -159,3 +159,15 @@ def test_one_bad_site_leaves_the_others_named() -> None:
 
     joint = multi_affine(trace_model(model, (X, LABELS), {}))
     assert {r.latents for r in joint.structure.residuals} == {("w",)}
+
+
+def test_a_product_of_too_many_terms_is_not_multiplied_out() -> None:
+    def logistic_map(y: Any) -> None:
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 2.0))
+        level = numpyro.sample("level", dist.Beta(2.0, 2.0))
+        for _ in range(20):  # a polynomial whose degree doubles with every step
+            level = level - 0.1 * rate * level * level
+        numpyro.sample("y", dist.Normal(level, 1.0), obs=y)
+
+    joint = multi_affine(trace_model(logistic_map, (np.array(0.3),), {}))
+    assert any("terms" in residual.reason for residual in joint.structure.residuals)

@@ -15,7 +15,10 @@ import lowerbound as lb
 from lowerbound.errors import SettingError, TrustWarning, UnjudgedError
 from lowerbound.result.evidence import Evidence, Off, k_threshold
 from lowerbound.result.verdicts import Verdict
+from lowerbound.trust.against import Moments
 from lowerbound.trust.corrections.cures import trusted
+from lowerbound.trust.estimates import _compared, _paired
+from lowerbound.trust.weighing import weighted
 
 pytestmark = pytest.mark.judged
 
@@ -123,6 +126,20 @@ def test_an_exact_q_has_perfect_weights():
     assert p.size == pytest.approx(4096, rel=0.05)
 
 
+def test_numbers_that_are_fixed_are_neither_off_nor_narrow():
+    """The ones of a correlation matrix differ by rounding alone, of which no sd is made."""
+    rng = np.random.default_rng(0)
+    corner, rounding = rng.uniform(-0.6, 0.6, 400), rng.integers(-1, 2, (2, 400)) * 2.0**-52
+    matrices = np.stack([1 + rounding[0], corner, corner, 1 + rounding[1]], 1).reshape(-1, 2, 2)
+    skewed = rounding[0] * 2.0**51  # log weights that know of the rounding
+    for log_ratios in (np.zeros(400), 0.1 * skewed):
+        own = weighted({"R": matrices}, corner[:, None], log_ratios)
+        moments = {"R": Moments.of_draws(matrices[::2])}
+        for (one,) in (_paired(own), _compared(moments, own)):
+            assert abs(one.shift) < 0.2
+            assert abs(one.spread) < 0.1
+
+
 def test_components_without_rows_are_named():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-4, 1, 60), rng.normal(4, 1, 60)])
@@ -214,6 +231,9 @@ def test_rows_with_continuous_sites_of_their_own_are_not_judged():
 
     x = np.random.default_rng(0).normal(size=200)
     fit = fitted(effects, x, method=lb.SVI(batch_size=50, steps=5))
+    assert not fit.verdict.compared
+    text = "How far to trust the fit is not known: q was not compared with the posterior, as rows"
+    assert str(fit.verdict).startswith(text)
     with pytest.raises(UnjudgedError, match="rows have continuous sites of their own \\('z'\\)"):
         lb.check(fit)
 

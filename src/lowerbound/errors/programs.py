@@ -40,6 +40,18 @@ class ParameterSiteError(UnsupportedModelError):
         )
 
 
+class UncompiledCheckError(UnsupportedModelError):
+    """The program has a check of values as it runs, which JAX does not compile."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The program, or a package that it calls, checks traced values by checkify.check, "
+            "which jax.jit does not compile: NumPyro's samplers cannot run it either.\n"
+            "Expected a program that jax.jit takes. Leave the check out, or build what checks its "
+            "values (a kernel with its parameters, say) without a check."
+        )
+
+
 class DiscreteSiteError(UnsupportedModelError):
     """A discrete site, or one that is discrete and infinite, where it cannot be treated."""
 

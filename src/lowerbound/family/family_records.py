@@ -66,8 +66,10 @@ def family_record(family: Variational) -> dict[str, Any]:
         case WeightedDraws():
             return {"kind": "draws", "states": dict(family.states)}
         case Summed():
-            discrete = list(family.summation.names)
-            return {"kind": "summed", "names": discrete, "inner": family_record(family.inner)}
+            model, discrete = family.summation.model, list(family.summation.names)
+            counts = {n: len(np.asarray(model.latent[n].support_values)) for n in discrete}
+            inner = family_record(family.inner)
+            return {"kind": "summed", "names": discrete, "counts": counts, "inner": inner}
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from numpyro.distributions import Distribution
 
 from lowerbound.compiled import Kept, quickly
 from lowerbound.family.exponential import ExponentialFamily, Natural
+from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.numerics.distributions import SiteAxes
 from lowerbound.family.numerics.paths import Paths
 from lowerbound.family.registry import family_of
@@ -28,6 +29,7 @@ _equal: Kept[dict[object, Any]] = Kept(64)
 class MeanField:
     """One exponential family per block, and the packing of sites into blocks."""
 
+    most_together: ClassVar[int] = 96
     blocks: tuple[Block, ...]
     families: tuple[ExponentialFamily, ...]
 
@@ -66,6 +68,34 @@ class MeanField:
         drawn: dict[str, Array] = self.jitted(("sample", shape), draw)(naturals, key)
         return drawn
 
+    def weighed(
+        self, naturals: tuple[Natural, ...], seed: int, every: int, count: int
+    ) -> tuple[dict[str, Array], Array] | None:
+        """Draws of all sites, as many as `every`, and log q at the first of them.
+
+        What is compiled is short: the draws are NumPy's. None where a factor has no such draws.
+        """
+        packed = all_drawn(self.families, naturals, every, seed)
+        if packed is None:
+            return None
+
+        def unpacked(
+            naturals: tuple[Natural, ...], packed: Sequence[Mapping[str, Array]]
+        ) -> tuple[dict[str, Array], Array]:
+            values: dict[str, Array] = {}
+            total = jnp.zeros(())
+            parts = zip(self.blocks, self.families, naturals, packed, strict=True)
+            for block, family, natural, drawn in parts:
+                values.update(block.unpack(drawn))
+                some = {k: a[:count] for k, a in drawn.items()}
+                each = family.log_prob(natural, some)
+                total = total + each.sum(axis=tuple(range(1, each.ndim)))
+            return values, total
+
+        key = ("weighed", every, count)
+        found: tuple[dict[str, Array], Array] = self.jitted(key, unpacked)(naturals, packed)
+        return found
+
     def log_prob(self, naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:
         """Log q(z) = sum_j log q_j(z_j) of draws; discrete sites are indices, as in `sample`.
 
@@ -101,8 +131,9 @@ class MeanField:
         """The function, jitted once for all fits of equal families."""
 
         def call(*args: Any) -> Any:
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
-                return function(*args)  # inside another compiled function
+            leaves = jax.tree.leaves(args)
+            if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
                 self.compiled[key] = quickly(function)
             return self.compiled[key](*args)

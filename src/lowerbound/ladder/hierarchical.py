@@ -33,6 +33,7 @@ NAME = "integrated"
 BOUNDED = "integrated, with sites that have bounds"
 GRIDDED = 2  # scalars, up to which a grid with exact factors given them is as good
 LEAST = 3  # numbers of z
+SHARED = 6  # numbers that are integrated though none is said to be a scale
 FEW = 150  # numbers of z that such a grid solves at every node
 
 
@@ -41,10 +42,10 @@ def integrated(case: Case) -> Iterator[Tried]:
     if case.discrete or not case.model.latent:
         return
     scales = _scales(case)
-    if not scales:
+    if not scales and not _multiplied(case):
         yield from _known_scales(case)
         return
-    gridded = NAME not in case.failed and _on_a_grid(case, scales)
+    gridded = bool(scales) and NAME not in case.failed and _on_a_grid(case, scales)
     try:
         found = predictors_for(case.problem)
         _check(found)
@@ -125,6 +126,15 @@ def _scales(case: Case) -> list[str]:
     latent = case.model.latent
     used = {*scale_setters(case.model), *observed_scales(case.model)}
     return [name for name in latent if name in used or domain_of(latent[name]) is not REAL]
+
+
+def _multiplied(case: Case) -> bool:
+    """Whether a few numbers multiply what others say, as exp of the logarithm of a scale does."""
+    try:
+        found = predictors_for(case.problem)
+    except NoPredictorsError:
+        return False
+    return 0 < found.dimension <= SHARED and found.size > found.dimension
 
 
 def _on_a_grid(case: Case, scales: list[str]) -> bool:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from lowerbound.reporting.stylesheet import STYLE
-from lowerbound.result.verdicts import ADVICE, Verdict
+from lowerbound.result.verdicts import Verdict
 
 WIDE = 5.8  # inches from which a picture scrolls on a phone instead of shrinking
 DOTS = 150  # of a picture, per inch
@@ -36,7 +36,7 @@ def verdict_card(verdict: Verdict) -> str:
     reason = verdict.reason[:1].upper() + verdict.reason[1:]
     return (
         f"<section class='verdict {verdict.trust}'>\n"
-        f"<p class=advice>{escape(ADVICE[verdict.trust])}</p>\n<p>{escape(reason)}.</p>\n{cure}\n"
+        f"<p class=advice>{escape(verdict.advice)}</p>\n<p>{escape(reason)}.</p>\n{cure}\n"
         "</section>"
     )
 

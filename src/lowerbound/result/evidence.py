@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +54,8 @@ class Off:
 @dataclass(frozen=True)
 class Finding:
     """Something that was seen of a fit, in words. what: "restarts", "component", "boundary",
-    "scale", "response", "prior", "predictive" or "rows"; value: its number, where it has one.
+    "scale", "summit", "response", "prior", "predictive" or "rows"; value: its number, where it has
+    one.
     """
 
     what: str
@@ -69,7 +72,8 @@ class Evidence:
     k_hat: that of the importance weights of q. efficiency: their effective size over their number.
     gap, gap_error: the importance-weighted bound less the ELBO, in nats. off: by site. response:
     the same by linear response, and drift: by short chains from q, whose way is the least that q
-    can be off; `lb.check` has these two. findings: what else was seen.
+    can be off; `lb.check` has these two. findings: what else was seen. summits: of log p, where q
+    is not: how many nats of mass below, and where on the unconstrained space.
 
     >>> one = Off("tau", 0.1, math.log(0.5), 0.02, 0.03, 0.4, 700.0)
     >>> print(Evidence("weights", 1000, 0.31, 0.8, 0.52, (one,), 0.01))
@@ -89,6 +93,7 @@ class Evidence:
     response: tuple[Off, ...] = ()
     drift: tuple[Off, ...] = ()
     findings: tuple[Finding, ...] = ()
+    summits: tuple[tuple[float, np.ndarray], ...] = field(default=(), compare=False)
 
     @property
     def k_threshold(self) -> float:

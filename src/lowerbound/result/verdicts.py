@@ -16,6 +16,7 @@ ADVICE = {
     "means": "Trust means, not intervals",
     "nothing": "Do not trust the fit",
 }
+NOT_COMPARED = "How far to trust the fit is not known"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,8 @@ class Verdict:
 
     reason: why, in words. cure: a line of code that does better, where one is known; a fit that is
     trusted has one where its means or sds are off by more than a tenth. evidence:
-    what was measured, where something was.
+    what was measured, where something was. compared: whether q was compared with the posterior, or
+    is it by construction; where it was not, "means" is what a converged fit mostly has right.
 
     >>> print(Verdict("means", "q is narrow in tau", "lb.Integrated()"))
     Trust means, not intervals: q is narrow in tau. Do better by lb.Integrated().
@@ -55,20 +57,31 @@ class Verdict:
     reason: str
     cure: str = ""
     evidence: Evidence | None = field(default=None, compare=False)
+    compared: bool = True
 
     def __post_init__(self) -> None:
         assert self.trust in LEVELS, self.trust
 
     def __str__(self) -> str:
         cure = f" Do better by {self.cure}." if self.cure else ""
-        return f"{ADVICE[self.trust]}: {self.reason}.{cure}"
+        return f"{self.advice}: {self.reason}.{cure}"
+
+    @property
+    def advice(self) -> str:
+        """What to trust, in a few words."""
+        return ADVICE[self.trust] if self.compared else NOT_COMPARED
 
     def record(self) -> dict[str, Any]:
         """As plain values, for files."""
-        return {"trust": self.trust, "reason": self.reason, "cure": self.cure}
+        return {
+            "trust": self.trust,
+            "reason": self.reason,
+            "cure": self.cure,
+            "compared": self.compared,
+        }
 
 
-UNKNOWN = Verdict("means", "how near q is to the posterior was not measured", "lb.check(fit)")
+UNKNOWN = Verdict("means", "q was not compared with the posterior", "lb.check(fit)", compared=False)
 
 
 def times(log_ratio: float) -> str:

@@ -13,12 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpyro.distributions import constraints
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
+from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
+from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
@@ -85,20 +88,31 @@ class Against:
 
     def drawn(self, count: int, seed: int = 0) -> Drawn:
         """Draws of q with log p and log q at each."""
-        family, key = self.family, jax.random.key(seed)
+        family = self.family
         with jax.enable_x64(True), np.errstate(all="ignore"):
             if isinstance(family, UnconstrainedGaussian):
+                key = jax.random.key(seed)
                 u = family.sample_unconstrained(self.parameters, key, count)
                 log_q = family.log_prob_unconstrained(self.parameters, u)
             else:
                 every = max(count, min(SPARE, MOST_SPARE // max(self.coordinates.size, 1)))
-                values = family.sample(self.parameters, key, (every,))
-                log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in values.items()})
+                values, log_q = self._weighed(seed, every, count)
                 u, volume = self.placed(values)
                 log_q = log_q + volume[:count]
             vectors, spare = np.asarray(u)[:count], np.asarray(u)[count:]
             log_p, gradients = self.target(vectors, few=True)
         return Drawn(vectors, log_p, gradients, np.asarray(log_q), spare)
+
+    def _weighed(self, seed: int, every: int, count: int) -> tuple[dict[str, Array], Array]:
+        """Draws of q, and its log density at the first of them."""
+        family = self.family
+        if isinstance(family, MeanField):
+            found = family.weighed(self.parameters, seed, every, count)
+            if found is not None:
+                return found
+        values = family.sample(self.parameters, jax.random.key(seed), (every,))
+        log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in values.items()})
+        return values, log_q
 
     def moments(self, values: Mapping[str, np.ndarray], drawn: Drawn) -> dict[str, Moments]:
         """Those of q by site; `values` are the sites at the draws."""
@@ -206,7 +220,8 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
         if discrete:
-            summation = enumerated(model)
+            known = fit.q.family
+            summation = known.summation if isinstance(known, Summed) else enumerated(model)
             if len(summation.names) == len(model.latent):
                 raise UnjudgedError("all latent sites are discrete; lb.Enumeration() is exact")
             model = trace_model(summation.function, *summation.call)

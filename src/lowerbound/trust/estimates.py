@@ -14,11 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from lowerbound.family.numerics.pareto import smoothed_weights
-from lowerbound.result.evidence import Evidence, Off
+from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.drift import Drifted, drifted
 from lowerbound.trust.proposals import Effort, proposed, score_matched
+from lowerbound.trust.summits import Optima, Summit, other_summits
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about
@@ -26,13 +27,20 @@ SURE = 2.0  # standard errors beyond which an estimate is no noise
 LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not moved
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
 MOST_MORE = 7  # times the draws of q, on top, where their weights are sound
+SEARCH = 0.5  # of the points, at most, that other summits are looked for with
+FIXED = 16.0  # roundings of a number, within which its spread is no spread
 MORE = 3.0  # times the points, on top, where an estimate is near a limit
 
 Own = dict[str, Moments]
 
 
-def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int = 0) -> Evidence:
-    """The evidence from draws of q, and where that takes more, from log p at so many points."""
+def measured(
+    judge: Against, drawn: Drawn, elbo: float, points: int, seed: int = 0, optima: Optima = ()
+) -> Evidence:
+    """The evidence from draws of q, and where that takes more, from log p at so many points.
+
+    optima: where other starts of the fit have converged.
+    """
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
     if own.tells and _is_open(_paired(own)) and points > 0:
@@ -42,13 +50,19 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
         own = weighted(values, drawn.vectors, drawn.log_ratios)
     count, alone = len(drawn.vectors), _alone(own)
     efficiency = own.size / count if len(own.log_weights) else 0.0
+    others = other_summits(judge, drawn, own.log_mean, SEARCH * points, optima)
 
     def evidence(by: str, off: tuple[Off, ...], bound: Weighted = own) -> Evidence:
         gap, error = bound.log_mean - elbo, bound.log_mean_error
         found = tuple(_with_own(one, alone) for one in off)
-        return Evidence(by, count, own.k_hat, efficiency, gap, found, error)
+        known = Evidence(by, count, own.k_hat, efficiency, gap, found, error)
+        return replace(
+            known,
+            findings=tuple(_said(one) for one in others),
+            summits=tuple((-math.log(one.mass), one.vector) for one in others),
+        )
 
-    even = efficiency >= EVEN and own.tells
+    even = efficiency >= EVEN and own.tells and not others
     if even and not _is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)
@@ -56,7 +70,8 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     def near(found: Weighted) -> bool:
         return _is_open(_compared(moments, found))
 
-    best = proposed(judge, drawn, own, seed, Effort(points, near=near, more=MORE * points))
+    effort = Effort(points, near=near, more=MORE * points)
+    best = proposed(judge, drawn, own, seed, effort, others)
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
         return evidence("weights", _paired(own))
     if best is not None:
@@ -67,6 +82,18 @@ def measured(judge: Against, drawn: Drawn, elbo: float, points: int, seed: int =
     if own.tells:
         return evidence("weights", _paired(own))
     return evidence("curvature", _curved(judge, drawn))
+
+
+def _said(one: Summit) -> Finding:
+    """What is to be said of a summit that q is not at."""
+    times = f"about {one.mass:.2g} times the mass that q has found"
+    if not one.mirrored:
+        text = f"log p has another summit, beyond a valley, with {times}."
+        return Finding("summit", text, value=one.mass)
+    named = " and ".join(f"'{site}'" for site in one.mirrored)
+    signs = "sign" if len(one.mirrored) == 1 else "signs"
+    text = f"With the {signs} of {named} reversed log p is as high, and q has one of these images."
+    return Finding("summit", text, one.mirrored[0], one.mass)
 
 
 def _more(points: int, drawn: Drawn) -> int:
@@ -113,6 +140,7 @@ def _paired(own: Weighted) -> tuple[Off, ...]:
         variance = weights @ centred**2
         shift_error = np.sqrt(excess**2 @ centred**2)
         spread_error = np.sqrt(excess**2 @ (centred**2 - variance) ** 2)
+        sd = sd * _varies(array)
         found.append(_worst(site, mean - weights @ x, variance, sd, shift_error, spread_error))
     return tuple(one for one in found if one is not None)
 
@@ -128,8 +156,8 @@ def _compared(moments: Own, best: Weighted) -> tuple[Off, ...]:
         shift_error = np.sqrt(weights**2 @ centred**2 + own.mean_error**2)
         noise = weights**2 @ (centred**2 - variance) ** 2
         noise += (variance / own.variance * own.variance_error) ** 2
-        shift = own.mean - weights @ x
-        found.append(_worst(site, shift, variance, own.sd, shift_error, np.sqrt(noise)))
+        shift, sd = own.mean - weights @ x, own.sd * _varies(best.values[site])
+        found.append(_worst(site, shift, variance, sd, shift_error, np.sqrt(noise)))
     return tuple(one for one in found if one is not None)
 
 
@@ -145,9 +173,19 @@ def moved_off(judge: Against, moments: Own, moved: Drifted) -> tuple[Off, ...]:
         variance = x.var(axis=0)
         shift_error = np.sqrt(variance / size + own.mean_error**2)
         relative = np.sqrt(2 / size + (own.variance_error / own.variance) ** 2)
-        shift = own.mean - x.mean(axis=0)
-        found.append(_worst(site, shift, variance, own.sd, shift_error, variance * relative))
+        shift, sd = own.mean - x.mean(axis=0), own.sd * _varies(after[site])
+        found.append(_worst(site, shift, variance, sd, shift_error, variance * relative))
     return tuple(one for one in found if one is not None)
+
+
+def _varies(draws: np.ndarray) -> np.ndarray:
+    """Which elements are more than one number with its rounding, as the diagonal of a correlation
+    matrix is: such a one is neither far off nor narrow.
+    """
+    x = draws.reshape(len(draws), -1)
+    kind = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(float)
+    varies: np.ndarray = np.ptp(x, axis=0) > FIXED * np.finfo(kind).eps * np.abs(x).max(axis=0)
+    return varies
 
 
 def _worst(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +16,16 @@ from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning,
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
-from lowerbound.result.evidence import Evidence, Off
+from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
 from lowerbound.trust.estimates import MEAN, SD, SURE, measured
-from lowerbound.trust.modes import COUNTS, other_modes
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
 from lowerbound.trust.seen import SAME, findings
+from lowerbound.trust.summits import COUNTS
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
@@ -36,6 +37,7 @@ SHARE, LEAST = 0.2, 0.4  # of the seconds of the fit that a verdict may take; se
 STEP = 4.0  # by which longer fits get more: not by a little, which would be the machine's mood
 EXACT = Verdict("all", "q is the posterior, up to numerical integration")
 ALL_ROWS, WHOLE = "lb.check(fit, rows=...)", "lb.fit(..., method=lb.CAVI()), on all rows"
+SIGN = "a prior that fixes the sign, such as dist.HalfNormal"
 NUTS, PSIS = 'lb.correct(fit, "nuts")', 'lb.correct(fit, "psis")'
 
 
@@ -57,11 +59,11 @@ def with_verdict(
 
 
 def _warn(fit: Fit, verdict: Verdict) -> None:
-    """Say once what is known to be wrong; of what was not measured, that it did not converge."""
+    """Say once what is known to be wrong, or not known; first that a fit did not converge."""
     stop = fit.stop
     if not stop.converged and stop.remedy:
         warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
-    elif verdict.evidence is not None and verdict.cure != ALL_ROWS:
+    elif verdict is not UNKNOWN and verdict.cure not in ("", ALL_ROWS):
         warnings.warn(TrustWarning(str(verdict)), stacklevel=callers())
 
 
@@ -101,7 +103,7 @@ def compared(
     points = judge.points_in(seconds / 2)
     drawn = judge.drawn(max(min(draws, points), FEWEST), fit.seed + 1)
     points = judge.points_in(seconds / 2)  # the clock has seen some
-    return judge, drawn, measured(judge, drawn, fit.elbo, points, fit.seed + 1)
+    return judge, drawn, _evidence(fit, judge, drawn, points, fit.seed + 1)
 
 
 def _measured(fit: Fit, took: float, model: Model | None, rows: Rows | None) -> Verdict | None:
@@ -116,7 +118,11 @@ def _measured(fit: Fit, took: float, model: Model | None, rows: Rows | None) -> 
         if count < FEWEST:
             return None
         drawn = judge.drawn(max(min(count, judge.points_in(seconds)), FEWEST))
-    return concluded(fit, judge, drawn, measured(judge, drawn, fit.elbo, judge.points_in(seconds)))
+    return concluded(fit, judge, drawn, _evidence(fit, judge, drawn, judge.points_in(seconds)))
+
+
+def _evidence(fit: Fit, judge: Against, drawn: Drawn, points: int, seed: int = 0) -> Evidence:
+    return measured(judge, drawn, fit.elbo, points, seed, fit.answer.optima)
 
 
 def _granted(took: float) -> float:
@@ -138,23 +144,41 @@ def _unmeasured(fit: Fit, why: str) -> Verdict:
     """What is known of a fit that was not compared with the posterior."""
     if not fit.converged:
         return Verdict("nothing", f"{fit.stop_reason}; {why}", NUTS)
-    cure = "" if fit.answer.taught else "lb.check(fit)"
-    return Verdict("means", f"how near q is to the posterior is not known: {why}", cure)
+    cure = "" if fit.answer.taught else "lb.check(fit)" if fit.whole else WHOLE
+    reason = f"q was not compared with the posterior, as {why}"
+    return Verdict("means", reason, cure, compared=False)
 
 
 def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Verdict:
     """What the evidence says; and other starts, where one has come to another optimum."""
     seen = findings(fit, judge, drawn, evidence)
     evidence = by_rows(replace(evidence, findings=(*seen, *evidence.findings)), judge, drawn)
-    modes = other_modes(fit.answer.optima, judge, drawn)
-    gaps = [*(gap for gap, _ in modes), *_other_fixed_points(fit)]
+    beyond = [one for one in evidence.findings if one.what == "summit"]
+    if beyond:
+        return _apart(evidence, beyond)
+    gaps = _other_fixed_points(fit)
     if not gaps:
         return _weighed(evidence)
     reason = (
         f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
         f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
     )
-    return Verdict("nothing", reason, PSIS if modes else NUTS, evidence)
+    return Verdict("nothing", reason, NUTS, evidence)
+
+
+def _apart(evidence: Evidence, beyond: Sequence[Finding]) -> Verdict:
+    """The verdict where log p has summits that q is not at: what draws of all say, if they do."""
+    mirrored = [one for one in beyond if one.site]
+    if mirrored:
+        text = mirrored[0].text[:-1]
+        return Verdict("nothing", f"{text[0].lower()}{text[1:]}", SIGN, evidence)
+    text = max(beyond, key=lambda one: one.value).text[:-1]
+    if evidence.by != "proposals":
+        return Verdict("nothing", text, NUTS, evidence)
+    verdict = _weighed(evidence)
+    if verdict.trust == "all":
+        return verdict
+    return replace(verdict, reason=f"{text}: {verdict.reason}", cure=PSIS)
 
 
 def _other_fixed_points(fit: Fit) -> list[float]:

@@ -15,16 +15,14 @@ import numpy as np
 
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
+from lowerbound.trust.laws import Law, Place
+from lowerbound.trust.summits import MOST_PROPOSED, Summit
 from lowerbound.trust.weighing import FEWEST, Weighted, together, weighted
 
-FREEDOM = 5.0  # degrees of freedom of proposals: heavier than any posterior of interest
 PROPOSALS = (1024, 2048, 4096, 8192, 8192)  # in each round
 ENOUGH = 800  # effective draws with which no better proposals are looked for
 PLENTY = 10 * ENOUGH  # with which no more are, even where they leave something open
 DRAWS_PER_NUMBER = 4  # for a curvature
-MOST_NUMBERS = 100  # in which a proposal can come near
-
-Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
 
 
 @dataclass(frozen=True)
@@ -61,31 +59,45 @@ def proposed(
     own: Weighted,
     seed: int,
     effort: Effort,
-    place: Place | None = None,
+    others: Sequence[Summit] = (),
 ) -> Weighted | None:
-    """Weighted draws of a Student law that is moved to p in rounds; None where none comes near.
+    """Weighted draws of a law that is moved to p in rounds; None where none comes near.
 
-    `own` are the weighted draws of q; the first law is at `place`, where that is given. Rounds are
-    taken together where that is worth more.
+    `own` are the weighted draws of q; `others` are summits that q is not at. Rounds are taken
+    together where that is worth more.
     """
     dimension = drawn.vectors.shape[1]
-    if dimension > MOST_NUMBERS:
+    if dimension > MOST_PROPOSED:
         return None
-    place = place or matched(drawn) or _moments_of(own, drawn)
+    prior = np.atleast_2d(np.cov(drawn.vectors.T))
+    law = _first(drawn, own, prior, others)
     rng, best, spent = np.random.default_rng(seed), None, 0
     for most in effort.rounds:
-        if place is None or effort.is_done(best, spent):
+        if law is None or effort.is_done(best, spent):
             break
         count = int(min(most, effort.left(best, spent)))
         spent += count
-        vectors, log_law = _student(*place, count, rng)
+        vectors, log_law = law.drawn(count, rng)
         log_p = judge.target(vectors, few=True)[0]
         found = weighted(judge.values(vectors), vectors, log_p - log_law)
         if not len(found.log_weights):
             break
         best = found if best is None else _better(best, found)
-        place = _moments_of(best if best.tells else found, drawn)
+        law = law.moved(best if best.tells else found, prior)
     return best if best is not None and best.tells else None
+
+
+def _first(drawn: Drawn, own: Weighted, prior: np.ndarray, others: Sequence[Summit]) -> Law | None:
+    """The law of the first round: at q, or where its slopes point to, and at other summits."""
+    place = matched(drawn)
+    if place is None:
+        mean = drawn.vectors.mean(axis=0)
+        moved = Law.at([(mean, np.eye(len(mean)))]).moved(own, prior)
+        if moved is None:
+            return None
+        (place,) = moved.places
+    places = [place, *((one.vector, one.root) for one in others)]
+    return Law.at(places, [1.0, *(one.mass for one in others)])
 
 
 def _better(one: Weighted, other: Weighted) -> Weighted:
@@ -128,40 +140,3 @@ def score_matched(drawn: Drawn) -> tuple[np.ndarray, ...] | None:
     if not np.isfinite(curvature).all() or np.linalg.eigvalsh(curvature)[0] <= 0:
         return None
     return mean, root, scores.mean(axis=0), curvature, residual.std(axis=0) / math.sqrt(count)
-
-
-def _moments_of(found: Weighted, drawn: Drawn) -> Place | None:
-    """Location and root of the covariance of weighted draws; few of them lean on those of q."""
-    weights = np.exp(found.log_weights)
-    if not len(weights):
-        return None
-    dimension = drawn.vectors.shape[1]
-    mean = weights @ found.vectors
-    centred = found.vectors - mean
-    prior = np.atleast_2d(np.cov(drawn.vectors.T))
-    lean = dimension / (dimension + found.size)
-    covariance = (1 - lean) * (centred.T * weights) @ centred + lean * prior
-    try:
-        return mean, np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _student(
-    loc: np.ndarray, root: np.ndarray, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of a Student law, and its log density at them."""
-    dimension = len(loc)
-    freedom = max(FREEDOM, dimension / 2)
-    normal = rng.standard_normal((count, dimension))
-    stretch = np.sqrt(freedom / rng.chisquare(freedom, count))
-    vectors = loc + (normal * stretch[:, None]) @ root.T
-    distance = (normal**2).sum(axis=1) * stretch**2
-    log_law = (
-        math.lgamma((freedom + dimension) / 2)
-        - math.lgamma(freedom / 2)
-        - 0.5 * dimension * math.log(freedom * math.pi)
-        - np.log(np.diagonal(root)).sum()
-        - 0.5 * (freedom + dimension) * np.log1p(distance / freedom)
-    )
-    return vectors, log_law

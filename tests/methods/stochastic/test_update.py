@@ -163,7 +163,7 @@ def test_the_posterior_of_new_rows_alone_is_no_measure(rows, tmp_path):
     fit = lb.update(lb.fit(regression, *first), *second)  # warnings are errors here
     why = "its prior is what earlier rows have taught, and these are not kept"
     assert fit.verdict.trust == "means"
-    assert fit.verdict.reason == f"how near q is to the posterior is not known: {why}"
+    assert fit.verdict.reason == f"q was not compared with the posterior, as {why}"
     assert fit.verdict.cure == ""
     fit.save(tmp_path / "fit.lb")
     for known in (fit, lb.load(tmp_path / "fit.lb", regression)):

@@ -39,6 +39,7 @@ from lowerbound.joint.terms.labelled import (
 )
 from lowerbound.joint.terms.products import multiply, normal_form
 
+MOST_PRODUCTS = 20_000  # of terms, that are multiplied out
 Operand = Union["Value", "Poison", np.ndarray, jax.Array, float, int]
 
 
@@ -221,6 +222,9 @@ def times(*operands: Operand) -> Value | Poison:
     axes = frozenset(first.labels)
     terms = list(first.terms)
     for value in rest:
+        if len(terms) * len(value.terms) > MOST_PRODUCTS:
+            count = f"{len(terms):,} times {len(value.terms):,} terms"
+            return Poison("mul", f"a product of {count}", sites_of(*operands), first.shape)
         products = [multiply(a, refresh(b, axes), axes) for a in terms for b in value.terms]
         terms = [product for product in products if product is not None]
     return Value(first.shape, first.axes, merge_like(terms, first.labels))

@@ -121,16 +121,18 @@ def lattice_for(profile: Profile, start: np.ndarray | None = None) -> Lattice:
     return Lattice(centre, axes, spacing, {})
 
 
-def filled(profile: Profile, lattice: Lattice, budget: int) -> Lattice:
+def filled(profile: Profile, lattice: Lattice, budget: int, seeds: Sequence[Node] = ()) -> Lattice:
     """The lattice with all nodes within the drop of the maximum, and those around them.
 
-    Nodes are taken from the best known neighbour outwards, so that any shape is followed.
+    Nodes are taken from the best known neighbour outwards, so that any shape is followed; `seeds`
+    are others to begin from.
     """
     k = len(profile.sites)
     drop, known = DROP[k], dict(lattice.known)
     nodes = [*known] if known else [(i,) for i in range(ACROSS[1] + 1)] if k == 1 else [(0,) * k]
     queue = [] if known else [(-np.inf, node) for node in nodes]
-    seen = set(nodes)
+    queue += [(-np.inf, node) for node in seeds]
+    seen = {*nodes, *seeds}
 
     def spread(node: Node) -> None:
         value = profile.values[known[node]]
@@ -193,7 +195,7 @@ def _scan(transform: Transform) -> np.ndarray:
 
 def _first(profile: Profile, scans: Sequence[np.ndarray]) -> np.ndarray:
     """The best of a few points that cover all combinations of scales evenly."""
-    golden = _GOLDEN[len(scans)]
+    golden = GOLDEN[len(scans)]
     share = (0.5 + np.outer(np.arange(2 * BATCH), golden)) % 1.0
     share[0] = 0.5  # a unit scale for all
     points = np.stack(
@@ -208,7 +210,7 @@ def _first(profile: Profile, scans: Sequence[np.ndarray]) -> np.ndarray:
 
 
 # The additive recurrence with the lowest discrepancy in two and three dimensions.
-_GOLDEN = {
+GOLDEN = {
     2: np.array([0.7548776662, 0.5698402910]),
     3: np.array([0.8191725, 0.6710436, 0.5497005]),
 }

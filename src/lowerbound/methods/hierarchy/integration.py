@@ -234,7 +234,13 @@ def _found(
     matter = np.exp(np.clip(squeezed - middle, -4.0, 2.0))
     dead = np.array([one.t for one in evaluated.known if not math.isfinite(one.value)])
     dead = frame.inward(dead) if len(dead) else np.zeros((0, s.shape[1]))
-    log_proposal = placed.proposal.log_prob(s) - placed.log_volume
+    log_density = placed.proposal.log_prob(s)
+    log_proposal = log_density - placed.log_volume
+    # Weights are of draws of q0; points of a climb may lie where it has next to no mass.
+    drawn = _ratios(placed, [one for one in own if math.isfinite(one.value)])
+    if len(drawn[0]):
+        least = float(placed.proposal.log_prob(drawn[0]).min())
+        matter = matter * np.exp(np.minimum(log_density - least, 0.0))
     earlier = None if before is None else before.interpolation
     places = frame.inward(placed.outward(s))
     interpolation = interpolate(
@@ -258,11 +264,10 @@ def _found(
     moved = math.inf
     if before is not None:
         moved = _moved(before.smoothed, smoothed)
-    drawn = _ratios(placed, [one for one in own if math.isfinite(one.value)])[1]
     even = s.shape[1] == 1  # a grid: its points are no draws
     k_hat = 0.0 if even else smoothed_weights(smoothed.log_weights)[1]
-    if not even and len(drawn) >= 25:
-        k_hat = max(k_hat, smoothed_weights(drawn)[1])
+    if not even and len(drawn[1]) >= 25:
+        k_hat = max(k_hat, smoothed_weights(drawn[1])[1])
     efficiency = smoothed.efficiency
     solved = tuple(alive[number] for number in kept)
     return Integral(

@@ -14,7 +14,7 @@ import numpy as np
 from lowerbound.errors import PoorIntegralError
 from lowerbound.family.q import Q
 from lowerbound.family.sparse.sparse_gaussian import PATTERN, SparseGaussian
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
@@ -32,7 +32,7 @@ class WithoutHyperparameters(Walking[Solved]):
 
     unit, total = "solution", 1
 
-    def __init__(self, problem: Problem, surface: GivenHyperparameters) -> None:
+    def __init__(self, problem: Problem, surface: AnySurface) -> None:
         self.problem, self.surface = problem, surface
         self.plan = self._plan()
 

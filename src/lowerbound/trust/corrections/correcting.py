@@ -28,17 +28,24 @@ from lowerbound.trust.corrections.improved import MOST_NUMBERS, Improved, distan
 from lowerbound.trust.corrections.linear_response.responding import responded
 from lowerbound.trust.corrections.resampled import resampled
 from lowerbound.trust.judging import NUTS, judged_within
+from lowerbound.trust.summits import Optima
 
 DRAWS, SECONDS = 512, 1.0  # of a verdict by fresh draws
 Correction = Callable[[Fit, Model, int, int], Improved]
 
 
 def _psis(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return resampled(_view(fit, model), draws, seed, fit.answer.optima)
+    return resampled(_view(fit, model), draws, seed, _optima(fit))
 
 
 def _nuts(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return by_trajectories(_view(fit, model), draws, seed, fit.answer.optima)
+    return by_trajectories(_view(fit, model), draws, seed, _optima(fit))
+
+
+def _optima(fit: Fit) -> Optima:
+    """Where else log p is high, by the starts of the fit and by its verdict."""
+    evidence = fit.verdict.evidence
+    return (*fit.answer.optima, *(evidence.summits if evidence is not None else ()))
 
 
 def _response(fit: Fit, model: Model, draws: int, seed: int) -> Improved:

@@ -31,7 +31,8 @@ from lowerbound.trust.corrections.collapsed import collapsed
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
-from lowerbound.trust.modes import Optima, other_modes
+from lowerbound.trust.summits import SEARCHED, Optima, other_summits
+from lowerbound.trust.weighing import weighted
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
 CERTIFIED = 8  # of them at which a factor that is integrated out must give log p again
@@ -110,10 +111,12 @@ def _elsewhere(view: Against, optima: Optima, seed: int) -> Mapping[str, Array] 
     """The sites at other modes that count; None where there is no such."""
     if not optima:
         return None
-    modes = other_modes(optima, view, view.drawn(STARTS, seed))
+    drawn = view.drawn(STARTS, seed)
+    mass = weighted({}, drawn.vectors, drawn.log_ratios).log_mean
+    modes = other_summits(view, drawn, mass, SEARCHED, optima)
     if not modes:
         return None
-    values = view.values(np.stack([place for _, place in modes]))
+    values = view.values(np.stack([one.vector for one in modes]))
     return {name: jnp.asarray(array) for name, array in values.items()}
 
 

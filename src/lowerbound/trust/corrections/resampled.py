@@ -9,8 +9,8 @@ from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
-from lowerbound.trust.modes import Optima, other_modes, spanned
 from lowerbound.trust.proposals import Effort, proposed
+from lowerbound.trust.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import Weighted, weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
@@ -28,8 +28,8 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     """Draws with Pareto smoothed weights; the bound is the importance-weighted one.
 
     They are draws of q where its weights are even; else of a Student law that is moved to the
-    posterior, where one comes nearer. `optima` are where other starts have converged: a law that
-    spans those that count begins there.
+    posterior, where one comes nearer, and has a part at every summit that counts. `optima` are
+    where other starts have converged.
     """
     drawn = view.drawn(draws, seed)
     ratios = drawn.log_ratios
@@ -38,19 +38,20 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     if fine < FEWEST:
         raise FewWeightsError(fine, draws, FEWEST)
     found, count, law = weighted(every, drawn.vectors, ratios), draws, "of q"
-    most, modes = k_threshold(draws), other_modes(optima, view, drawn)
+    most = k_threshold(draws)
+    modes = other_summits(view, drawn, found.log_mean, SEARCHED, optima)
     if modes or found.k_hat > min(most, SURE_K) or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
         effort = Effort(rounds=rounds, enough=ENOUGH * draws)
-        place = spanned(modes, drawn) if modes else None
-        moved = proposed(view, drawn, found, seed, effort, place)
+        moved = proposed(view, drawn, found, seed, effort, modes)
         if moved is not None and (modes or _is_better(moved, found)):
-            found, count, law = moved, moved.made, "of a Student law around the posterior"
+            law = f"of {'Student laws' if modes else 'a Student law'} around the posterior"
+            found, count = moved, moved.made
     weights = np.exp(found.log_weights)
     size, k_hat, most = found.size, found.k_hat, k_threshold(count)
     flaw = ""
     if modes and law == "of q":
-        flaw = "other starts have found another mode, which draws of q do not reach"
+        flaw = "log p has another summit, which draws of q do not reach"
     elif k_hat > most:
         flaw = f"Pareto k-hat {k_hat:.2f} is above {most:.2f}, the most for {count:,} draws"
     elif size < FEWEST:

@@ -1,0 +1,307 @@
+"""Summits of log p that q may not know of: climbs from afar, with log p that is compiled already.
+
+Draws of q, weights of them and chains from them see nothing beyond a valley. So some dozens of
+points, around q at many scales and at its mirror images, climb at once (BFGS, where q is standard).
+Where one ends beyond a valley, its height and curvature tell about what mass is there. Of many
+numbers only those places are looked at that other starts of the fit have come to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpyro.distributions import constraints
+
+from lowerbound.result.verdicts import Drawn
+from lowerbound.trust.against import Against
+
+MOST_NUMBERS = 40  # of a vector that is climbed with a matrix
+SEARCHED = 10_000  # points of log p, where there is time
+STARTS = 64  # points that climb: those of one batch
+ROUNDS, FEWEST = 80, 12  # steps of a climb at most, and those without which none is tried
+SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
+BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
+RESTED = 0.05  # nats that another step would gain, below which a climb has ended
+DEEP = 1.0  # nats that a valley between two summits is below both
+BETWEEN = np.linspace(0.0, 1.0, 11)[1:-1]
+ALIKE = 0.05  # of their own size, by which the numbers of two labellings may differ
+SAME = 0.1  # nats between the heights of a summit and its image
+MOST_PROPOSED = 100  # numbers of a vector that draws are proposed for
+MOST = 4  # summits beside that of q
+SHIFTS, WIDENS = 0.1, 0.2  # of a mean in sds, and of a variance, by a summit that counts
+COUNTS = 3.0  # nats below the best, that another optimum of many numbers may be: a twentieth
+
+Optima = Sequence[tuple[float, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Summit:
+    """A summit beyond a valley: where, the root of its covariance, and its mass over that of q.
+
+    mirrored: the sites whose signs are all that differs from the summit of q, which is as high.
+    """
+
+    vector: np.ndarray
+    root: np.ndarray
+    mass: float
+    mirrored: tuple[str, ...] = ()
+
+
+def other_summits(
+    judge: Against, drawn: Drawn, log_mass: float, points: float, optima: Optima = ()
+) -> tuple[Summit, ...]:
+    """Summits that matter for means or sds, found with about so many points of log p.
+
+    log_mass: log of the mass where q is. optima: where other starts of the fit have converged. A
+    summit as high, with the same numbers in another order, has other names for its components, and
+    is none.
+    """
+    dimension = drawn.vectors.shape[1]
+    fine = np.isfinite(drawn.log_p)
+    if fine.sum() < 2:
+        return ()
+    rounds = int(min(ROUNDS, points / STARTS))
+    if dimension > MOST_NUMBERS or rounds < FEWEST or fine.sum() <= dimension:
+        return _of_starts(judge, drawn.vectors[fine], optima)
+    slope = _Slope(judge, *_standard(drawn.vectors[fine]))
+    ends = _climbed(slope, _starts(judge, slope, drawn.vectors[fine], optima), rounds)
+    return _judged(judge, slope, ends, log_mass)
+
+
+# --------------------------------------------------------------------------------------------------
+# Climbing
+
+
+@dataclass(frozen=True, eq=False)
+class _Slope:
+    """log p where q is standard: u = centre + root z."""
+
+    judge: Against
+    centre: np.ndarray
+    root: np.ndarray
+
+    def __call__(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = self.judge.target(self.out(z), few=True)
+        fine = np.isfinite(values) & np.isfinite(gradients).all(axis=1)
+        inner = np.where(fine[:, None], gradients, 0.0) @ self.root
+        return np.where(fine, values, -np.inf), inner
+
+    def out(self, z: np.ndarray) -> np.ndarray:
+        """The vectors u of rows z."""
+        vectors: np.ndarray = self.centre + z @ self.root.T
+        return vectors
+
+    def inward(self, u: np.ndarray) -> np.ndarray:
+        """The rows z of vectors u."""
+        rows: np.ndarray = np.linalg.solve(self.root, (u - self.centre).T).T
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Where climbs have ended: rows z, heights, inverse curvatures, and those that rest."""
+
+    z: np.ndarray
+    heights: np.ndarray
+    inverse: np.ndarray
+    rested: np.ndarray
+
+
+def _standard(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of draws, and a root of their covariance, leaning on its diagonal."""
+    count, dimension = vectors.shape
+    mean, sd = vectors.mean(axis=0), np.maximum(vectors.std(axis=0), 1e-12)
+    unit = (vectors - mean) / sd
+    share = count / (count + 5.0 + dimension)
+    correlation = share * unit.T @ unit / count + (1.0 - share) * np.eye(dimension)
+    return mean, sd[:, None] * np.linalg.cholesky(correlation)
+
+
+def _starts(judge: Against, slope: _Slope, vectors: np.ndarray, optima: Optima) -> np.ndarray:
+    """Rows z: the centre of q, its mirror images, other optima, and points around at many scales.
+
+    The seed is one for all, so that a verdict is the same twice.
+    """
+    rng, dimension = np.random.default_rng(0), vectors.shape[1]
+    mirrored = [slope.centre * sign for sign in _signs(judge)]
+    known = [place for _, place in optima if len(place) == dimension]
+    fixed = np.stack([slope.centre, *known, *mirrored])[: STARTS // 2]
+    left = STARTS - len(fixed)
+    way = rng.standard_normal((left // 2, dimension))
+    way /= np.linalg.norm(way, axis=1, keepdims=True) / math.sqrt(dimension)
+    low, high = (math.log(scale) for scale in SCALES)
+    away = np.exp(rng.uniform(low, high, (left // 2, 1)))
+    wide = np.resize(BOX, (left - left // 2, 1))
+    boxed = rng.uniform(-1.0, 1.0, (left - left // 2, dimension)) * wide
+    return np.concatenate([slope.inward(fixed), way * away, slope.inward(boxed)])
+
+
+def _signs(judge: Against) -> list[np.ndarray]:
+    """The changes of sign of one or two sites of real numbers."""
+    coordinates = judge.coordinates
+    real = []
+    for site in coordinates.shapes:
+        support: Any = coordinates.supports.get(site)
+        while hasattr(support, "base_constraint"):
+            support = support.base_constraint
+        real += [site] if support is constraints.real else []
+    found = []
+    for sites in [*combinations(real, 1), *combinations(real, 2)]:
+        sign = np.ones(coordinates.size)
+        for site in sites:
+            sign[coordinates.part(site)] = -1.0
+        found.append(sign)
+    return found
+
+
+def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
+    """BFGS from every row, all at once, with steps that are shortened until log p is higher."""
+    count, dimension = z.shape
+    unit = np.broadcast_to(np.eye(dimension), (count, dimension, dimension))
+    inverse, length = unit.copy(), np.ones(count)
+    height, gradient = slope(z)
+    fresh = np.ones(count, bool)
+    for _ in range(rounds):
+        way = np.einsum("nij,nj->ni", inverse, gradient)
+        gain = (way * gradient).sum(axis=1)
+        most = np.maximum(3.0, 0.5 * np.linalg.norm(z, axis=1))
+        norm = np.linalg.norm(way, axis=1)
+        step = way * (length * np.minimum(1.0, most / np.maximum(norm, 1e-300)))[:, None]
+        if not (np.isfinite(height) & (gain > RESTED / 50) & (length > 1e-6)).any():
+            break
+        new_height, new_gradient = slope(z + step)
+        promised = (step * gradient).sum(axis=1)
+        better = new_height > height + 1e-4 * promised
+        bent = gradient - new_gradient
+        turn = (step * bent).sum(axis=1)
+        learns = better & (turn > 1e-10)
+        first = learns & fresh
+        square = np.maximum((bent**2).sum(axis=1), 1e-300)
+        inverse[first] = unit[first] * (turn / square)[first, None, None]
+        fresh &= ~first
+        rho = np.where(learns, 1.0 / np.where(learns, turn, 1.0), 0.0)
+        left = unit - rho[:, None, None] * step[:, :, None] * bent[:, None, :]
+        updated = left @ inverse @ np.swapaxes(left, 1, 2)
+        updated += rho[:, None, None] * step[:, :, None] * step[:, None, :]
+        inverse = np.where(learns[:, None, None], updated, inverse)
+        z = np.where(better[:, None], z + step, z)
+        gradient = np.where(better[:, None], new_gradient, gradient)
+        height = np.where(better, new_height, height)
+        length = np.where(better, np.minimum(1.0, 4.0 * length), 0.25 * length)
+    gain = np.einsum("ni,nij,nj->n", gradient, inverse, gradient)
+    fresh[0] = False  # that of q may be there already
+    return _Ends(z, height, inverse, np.isfinite(height) & (gain < RESTED) & ~fresh)
+
+
+# --------------------------------------------------------------------------------------------------
+# What the ends are
+
+
+def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tuple[Summit, ...]:
+    """The summits beyond a valley that have enough mass, the highest first."""
+    home = ends.z[0] if ends.rested[0] else np.zeros_like(ends.z[0])
+    own = _root(slope, ends, 0) if ends.rested[0] else None
+    if own is not None:  # what one approximation misses of both masses is much the same
+        log_mass = _log_mass(ends.heights[0], own)
+    known, found = [home], list[Summit]()
+    order = [int(i) for i in np.argsort(-ends.heights) if ends.rested[i]]
+    for i in order:
+        if len(found) == MOST:
+            break
+        near = np.linalg.norm(np.stack(known) - ends.z[i], axis=1) < 0.1
+        if near.any() or not _beyond(slope, ends.z[i], known):
+            continue
+        known.append(ends.z[i])
+        one = _summit(judge, slope, ends, i, home, log_mass)
+        if one is not None:
+            found.append(one)
+    return tuple(found)
+
+
+def _beyond(slope: _Slope, one: np.ndarray, known: Sequence[np.ndarray]) -> bool:
+    """Whether there is a valley between a place and every one that is known."""
+    paths = [other + BETWEEN[:, None] * (one - other) for other in known]
+    heights = slope(np.concatenate([one[None], np.stack(known), *paths]))[0]
+    ends, lows = heights[: 1 + len(known)], heights[1 + len(known) :].reshape(len(known), -1)
+    return all(
+        low.min() < min(ends[0], end) - DEEP for low, end in zip(lows, ends[1:], strict=True)
+    )
+
+
+def _summit(
+    judge: Against, slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float
+) -> Summit | None:
+    """A summit with its mass, where that matters and it is no other labelling."""
+    root, z = _root(slope, ends, i), ends.z[i]
+    if root is None:
+        return None
+    mass = math.exp(min(_log_mass(ends.heights[i], root) - log_mass, 50.0))
+    sds = np.sqrt((slope.root**2).sum(axis=1))
+    far = float((np.abs(slope.root @ (z - home)) / sds).max())
+    share = mass / (1.0 + mass)
+    if share * far < SHIFTS and share * far**2 < WIDENS:
+        return None
+    both = slope.out(np.stack([home, z]))
+    # Names and signs are free where images are as high; how high that of q is must be known.
+    free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
+    alike = _images(judge, both) if free else ()
+    return None if alike is None else Summit(both[1], root, mass, alike)
+
+
+def _root(slope: _Slope, ends: _Ends, i: int) -> np.ndarray | None:
+    """The root of the inverse curvature of log p at an end, in u; None where it is none."""
+    z, dimension = ends.z[i], ends.z.shape[1]
+    h = 0.1 * np.sqrt(np.maximum(np.diagonal(ends.inverse[i]), 1e-16))
+    steps = np.diag(h)
+    slopes = slope(np.concatenate([z + steps, z - steps]))[1]
+    bent = -(slopes[:dimension] - slopes[dimension:]) / (2 * h[:, None])
+    try:
+        root = slope.root @ np.linalg.cholesky(np.linalg.inv(0.5 * (bent + bent.T)))
+        found: np.ndarray = np.linalg.cholesky(root @ root.T)
+    except np.linalg.LinAlgError:
+        return None
+    return found
+
+
+def _log_mass(height: float, root: np.ndarray) -> float:
+    """That of a Gaussian of this height (Laplace's approximation)."""
+    half = 0.5 * len(root) * math.log(2 * math.pi)
+    return float(height + half + np.log(np.diagonal(root)).sum())
+
+
+def _of_starts(judge: Against, vectors: np.ndarray, optima: Optima) -> tuple[Summit, ...]:
+    """Optima that other starts have come to, with a valley before them and enough mass."""
+    centre, sds = vectors.mean(axis=0), vectors.std(axis=0)
+    found = []
+    for gap, place in optima:
+        if not gap < COUNTS or len(place) != len(centre):
+            continue
+        path = centre + np.array([0.0, *BETWEEN, 1.0])[:, None] * (place - centre)
+        heights = judge.target(path, few=True)[0]
+        valley = float(np.min(np.where(np.isfinite(heights), heights, -math.inf)))
+        alike = _images(judge, path[[0, -1]])
+        if valley < min(heights[0], heights[-1]) - DEEP and alike is not None:
+            root = np.diag(sds) if len(sds) <= MOST_PROPOSED else np.zeros((0, 0))
+            found.append(Summit(place, root, math.exp(-gap), alike))
+    return tuple(found)
+
+
+def _images(judge: Against, both: np.ndarray) -> tuple[str, ...] | None:
+    """The sites whose signs alone differ; none where more does, None where names alone do."""
+    flipped, plain, named = [], True, True
+    for site, array in judge.values(both).items():
+        one, other = (part.ravel() for part in array)
+        close = ALIKE * np.abs(one).max()
+        named &= np.allclose(np.sort(one), np.sort(other), rtol=ALIKE, atol=close)
+        if np.allclose(one, other, rtol=ALIKE, atol=close):
+            continue
+        plain &= np.allclose(np.abs(one), np.abs(other), rtol=ALIKE, atol=close)
+        flipped.append(site)
+    if named:
+        return None
+    return tuple(flipped) if plain else ()

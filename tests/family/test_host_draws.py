@@ -1,0 +1,49 @@
+"""Draws by NumPy are draws of the factor: their statistics have its means."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
+from lowerbound.family.factors.normal_gamma import NormalGamma
+from lowerbound.family.factors.precision import Gamma, Wishart
+from lowerbound.family.factors.simplex import Beta, Dirichlet
+from lowerbound.family.host_draws import all_drawn
+
+COUNT = 20_000
+MATRIX = np.array([[2.0, 0.6], [0.6, 1.0]])
+
+
+def naturals():
+    yield Normal((2,)), {"x": np.array([1.0, -3.0]), "x2": np.array([-0.5, -2.0])}
+    yield MultivariateNormal((), 2), {"x": np.array([1.0, -1.0]), "xx": -MATRIX / 2}
+    for power in (1.0, -1.0, -2.0):
+        shape = np.array([4.5, 9.0])
+        yield Gamma((2,), power), {"log": power * shape - 1, "power": np.array([-2.0, -0.5])}
+    yield Beta((2,)), {"log": np.array([-0.7, 3.0]), "log1m": np.array([1.0, 0.0])}
+    yield Dirichlet((), 3), {"log": np.array([-0.9, 0.5, 4.0])}
+    px = np.array([1.0, -1.0])
+    yield (
+        NormalGamma((), (2,), full=True),
+        {"log": np.array(4.0), "power": np.array(-6.0), "px": px, "pxx": -MATRIX / 2},
+    )
+
+
+@pytest.mark.parametrize("case", list(naturals()), ids=lambda case: repr(case[0]))
+def test_statistics_of_draws_have_the_means_of_the_factor(case):
+    family, natural = case
+    with jax.enable_x64(True):
+        given = {k: jnp.asarray(a) for k, a in natural.items()}
+        (values,) = all_drawn([family], [given], COUNT, 0)
+        found = jax.vmap(family.statistics)({k: jnp.asarray(a) for k, a in values.items()})
+        means = family.mean(given)
+    for name, expected in means.items():
+        drawn = np.asarray(found[name])
+        error = drawn.std(axis=0) / np.sqrt(COUNT)
+        # Five standard errors: one failure in some million.
+        assert np.all(np.abs(drawn.mean(axis=0) - np.asarray(expected)) < 5 * error + 1e-12), name
+
+
+def test_a_factor_without_such_draws_says_so():
+    assert all_drawn([Wishart((), 2)], [{}], 10, 0) is None
