@@ -17,8 +17,8 @@ from lowerbound.plot.fits import elbo, mixture
 from lowerbound.plot.forest import posterior
 from lowerbound.plot.marginal import marginals
 from lowerbound.plot.memberships import responsibilities
-from lowerbound.plot.of_series.ahead import forecast
 from lowerbound.plot.of_series.along import components, states
+from lowerbound.plot.of_series.forecasts import forecast
 from lowerbound.plot.of_topics.history import topic_history
 from lowerbound.plot.of_topics.panels import topics
 from lowerbound.plot.of_topics.reading import document

@@ -30,6 +30,9 @@ ROUGH = 0.1  # nats: the error of the surrogate at a point left out; of a grid, 
 MOVED = 0.08  # sds that a mean of any function of theta may move from one size to the next
 NARROWLY = 0.016  # the same of two numbers, for which few more points are needed
 FINE = 0.02  # nats: where every point is foreseen so well, nothing need be compared
+# Errors of single points average out: times as rough is fine where the density has moved by so
+# little of what is allowed, and the evidence is known as well as that.
+ROUGHER, STEADY = 2.0, 0.5
 LOOKED_AT = 2048  # nodes at which two densities are compared
 POOR = 0.35  # efficiency of a proposal that is made anew
 LEAST = 0.1  # efficiency with which an answer is good
@@ -279,7 +282,11 @@ def _found(
         error=error,
         unknown=unknown,
         moved=moved,
-        enough=(rough < FINE or (rough < ROUGH * (2 if even else 1) and moved < 1.0))
+        enough=(
+            rough < FINE
+            or (rough < ROUGH * (2 if even else 1) and moved < 1.0)
+            or (rough < ROUGHER * ROUGH and moved < STEADY and error < FINE)
+        )
         and unknown < UNKNOWN
         and efficiency > LEAST
         and k_hat < HEAVY
