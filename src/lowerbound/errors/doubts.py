@@ -9,9 +9,9 @@ from lowerbound.errors.wording import quoted
 
 
 class UnjudgedError(LowerboundError):
-    """A fit cannot be compared with the posterior at draws of its q."""
+    """A fit cannot be compared with the posterior at draws of its q; `cure` is what can be."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, cure: str = "") -> None:
         super().__init__(
             f"The fit cannot be judged at draws of its q: {reason}.\n"
             "Expected a fit whose q has a density of all continuous sites, with its data."

@@ -223,7 +223,9 @@ def against(fit: Fit, model: Model | None = None) -> Against:
             known = fit.q.family
             summation = known.summation if isinstance(known, Summed) else enumerated(model)
             if len(summation.names) == len(model.latent):
-                raise UnjudgedError("all latent sites are discrete; lb.Enumeration() is exact")
+                raise UnjudgedError(
+                    "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
+                )
             model = trace_model(summation.function, *summation.call)
         return Against(_target(model, family), family, parameters)
 

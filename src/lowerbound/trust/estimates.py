@@ -18,7 +18,7 @@ from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.drift import Drifted, drifted
-from lowerbound.trust.proposals import Effort, proposed, score_matched
+from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
 from lowerbound.trust.summits import Optima, Summit, other_summits
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
@@ -71,14 +71,18 @@ def measured(
         return _is_open(_compared(moments, found))
 
     effort = Effort(points, near=near, more=MORE * points)
-    best = proposed(judge, drawn, own, seed, effort, others)
+    around = nearest(judge, drawn, own, seed, effort, others)
+    best = around if around is not None and around.tells else None
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
         return evidence("weights", _paired(own))
     if best is not None:
         return evidence("proposals", _compared(moments, best), best)
     moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
     if moved is not None and moved.accepted > LEAST_ACCEPTED:
-        return evidence("chains", moved_off(judge, moments, moved))
+        off = moved_off(judge, moments, moved)
+        if around is not None and around.size >= ENOUGH:
+            off = tuple(map(_narrower, off, _compared(moments, around)))
+        return evidence("chains", off)
     if own.tells:
         return evidence("weights", _paired(own))
     return evidence("curvature", _curved(judge, drawn))
@@ -186,6 +190,18 @@ def _varies(draws: np.ndarray) -> np.ndarray:
     rounding = np.finfo(np.float32 if x.dtype == np.float32 else np.float64).eps
     varies: np.ndarray = np.ptp(x, axis=0) > FIXED * rounding * np.abs(x).max(axis=0)
     return varies
+
+
+def _narrower(chains: Off, heavy: Off) -> Off:
+    """What chains say of a site, unless weights with a heavy tail know q to be narrower.
+
+    What such weights miss of a tail is missing from their sd: that q is too narrow, they can tell.
+    """
+    if heavy.site != chains.site or not heavy.spread < -SURE * heavy.spread_error:
+        return chains
+    if heavy.spread >= chains.spread:
+        return chains
+    return replace(chains, spread=heavy.spread, spread_error=heavy.spread_error)
 
 
 def _worst(

@@ -79,7 +79,7 @@ def judged(fit: Fit, took: float, model: Model | None = None, rows: Rows | None 
         with np.errstate(all="ignore"), one_thread():
             verdict = _measured(fit, took, model, rows)
     except UnjudgedError as error:
-        return _unmeasured(fit, error.reason)
+        return _unmeasured(fit, error.reason, error.cure)
     except LowerboundError as error:
         return _unmeasured(fit, str(error).splitlines()[0].rstrip("."))
     except Exception as error:  # whatever a program or a compiler raises, the fit is not lost
@@ -140,11 +140,12 @@ def _expected(judge: Against) -> float:
     return counts.operations * speed.equation + target.batch * counts.numbers * speed.number
 
 
-def _unmeasured(fit: Fit, why: str) -> Verdict:
+def _unmeasured(fit: Fit, why: str, cure: str = "") -> Verdict:
     """What is known of a fit that was not compared with the posterior."""
     if not fit.converged:
-        return Verdict("nothing", f"{fit.stop_reason}; {why}", NUTS)
-    cure = "" if fit.answer.taught else "lb.check(fit)" if fit.whole else WHOLE
+        return Verdict("nothing", f"{fit.stop_reason}; {why}", cure or NUTS)
+    if not cure and not fit.answer.taught:
+        cure = "lb.check(fit)" if fit.whole else WHOLE
     reason = f"q was not compared with the posterior, as {why}"
     return Verdict("means", reason, cure, compared=False)
 

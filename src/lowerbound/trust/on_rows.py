@@ -66,10 +66,14 @@ class PartsTarget(Target):
         return min(self.size * count, self.total)
 
     @property
+    def everywhere(self) -> bool:
+        """Where some rows stand for all, or a slope for theirs, it is log p near q alone."""
+        return False
+
+    @property
     def left_over(self) -> float:
-        """The share of the rows that it does not know of; parts of one size may leave a few."""
-        share = 1.0 - self.rows / self.total
-        return share if share * self.total >= self.size else 0.0
+        """The share of the rows that it does not know of: parts of one size may leave a few."""
+        return 1.0 - self.rows / self.total
 
     def __call__(self, vectors: np.ndarray, few: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients at the rows of `vectors`."""
@@ -174,9 +178,8 @@ def _target(fit: Fit, call: Call, total: int | None, seconds: float) -> tuple[Pa
     if not isinstance(source, ArraySource):
         raise UnjudgedError("the rows are a stream; pass some of them to lb.check(fit, rows=...)")
     total = max(source.total, total or 0)
-    count = max(PARTS, math.ceil(source.total / MOST_ROWS))
     order = np.random.default_rng(fit.seed).permutation(source.total)
-    rows = Rows(source, order, max(source.total // count, 1))
+    rows = Rows(source, order, _size(source.total))
     first = trace_batch(fit.original, opened, plan, rows.part(0))
     target = target_for(_global(first, total / rows.size))
     few = min(FEWEST, rows.count)
@@ -184,6 +187,13 @@ def _target(fit: Fit, call: Call, total: int | None, seconds: float) -> tuple[Pa
     own = {f.name: getattr(target, f.name) for f in fields(Target)}
     parts = tuple(_arguments(target, rows.part(number)) for number in range(used))
     return PartsTarget(**own, parts=parts, size=rows.size, total=total), rows
+
+
+def _size(total: int) -> int:
+    """Rows of a part: parts are enough, not too large, and leave as few rows over as can be."""
+    fewest = max(PARTS, math.ceil(total / MOST_ROWS))
+    sizes = {max(total // count, 1) for count in range(fewest, 2 * fewest + 1)}
+    return min(sizes, key=lambda size: (total % size, -size))
 
 
 def _global(model: Model, times: float) -> Model:

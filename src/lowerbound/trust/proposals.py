@@ -61,7 +61,20 @@ def proposed(
     effort: Effort,
     others: Sequence[Summit] = (),
 ) -> Weighted | None:
-    """Weighted draws of a law that is moved to p in rounds; None where none comes near.
+    """Weighted draws of a law that is moved to p in rounds; None where none comes near."""
+    best = nearest(judge, drawn, own, seed, effort, others)
+    return best if best is not None and best.tells else None
+
+
+def nearest(
+    judge: Against,
+    drawn: Drawn,
+    own: Weighted,
+    seed: int,
+    effort: Effort,
+    others: Sequence[Summit] = (),
+) -> Weighted | None:
+    """The best of some rounds of proposals, whether or not its weights tell.
 
     `own` are the weighted draws of q; `others` are summits that q is not at. Rounds are taken
     together where that is worth more.
@@ -84,7 +97,7 @@ def proposed(
             break
         best = found if best is None else _better(best, found)
         law = law.moved(best if best.tells else found, prior)
-    return best if best is not None and best.tells else None
+    return best
 
 
 def _first(drawn: Drawn, own: Weighted, prior: np.ndarray, others: Sequence[Summit]) -> Law | None:

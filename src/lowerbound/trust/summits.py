@@ -63,7 +63,7 @@ def other_summits(
     """
     dimension = drawn.vectors.shape[1]
     fine = np.isfinite(drawn.log_p)
-    if fine.sum() < 2:
+    if fine.sum() < 2 or not judge.target.everywhere:
         return ()
     rounds = int(min(ROUNDS, points / STARTS))
     if dimension > MOST_NUMBERS or rounds < FEWEST or fine.sum() <= dimension:

@@ -95,6 +95,11 @@ class Target:
         """Seconds of a value with its gradient on an ordinary core."""
         return self.counts.ordinary
 
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is log p at any point, not near some alone."""
+        return True
+
     def seconds(self, points: float) -> float:
         """What values and gradients at so many points take, by those that have been evaluated."""
         return points * float(self.compiled.get("pace", 0.0))
