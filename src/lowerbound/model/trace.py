@@ -23,6 +23,7 @@ from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.narrow import is_about_types, narrowed
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
+from lowerbound.model.spare_entries import spare_sites, without_masks
 from lowerbound.model.user_lines import error_line, error_site
 from lowerbound.model.validate import (
     INTEGERS,
@@ -72,6 +73,10 @@ def trace_model(
         sites = _sites(found, missing, arguments, key, unsettled)
         model = dataclasses.replace(model, sites=sites, single=program is not function)
         check_use(found, model)
+        spare = spare_sites(found, model)
+        if spare:
+            known = [entry.name for entry in found.entries]
+            return trace_model(without_masks(function, spare, known), args, kwargs, plate)
         return model
 
 
