@@ -1,4 +1,4 @@
-# make setup | demo | docs | paper | test | test-matrix | bench | lint | typecheck | format | clean
+# make setup | demo | docs | paper | test | test-matrix | package | bench | lint | typecheck | format | clean
 # Needs Python 3.11 or newer and make; `make PYTHON=python3.12 setup` picks another interpreter.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pictures paper test suite test-slow test-matrix bench bench-posteriordb lint format typecheck clean
+.PHONY: help setup demo docs pictures paper test suite test-slow test-matrix package bench bench-posteriordb lint format typecheck clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -n 2
@@ -62,6 +62,10 @@ test-slow: setup
 # make test-matrix ARGS='--python 3.13 tests/family'
 test-matrix:
 	@$(PYTHON) -m tests.matrix $(ARGS)
+
+# sdist and wheel in dist/, the wheel installed and tried on every supported Python there is.
+package:
+	@$(PYTHON) -m tests.packaging $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     This changes no number beyond rounding; `make test-slow`, docstrings and benchmarks compile what
     users do.
     """
+    gc.disable()  # what is imported stays; see `pytest_collection_finish`
     if hasattr(config, "workerinput"):  # it has the environment of the process that started it
         return
     folder = tempfile.TemporaryDirectory(prefix="lowerbound-compiled-")
@@ -90,6 +91,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 # Files whose tests share no compiled program: long ones that run pages, or processes of their own.

@@ -126,6 +126,15 @@ def test_the_code_of_how_to_look_runs_in_order(tmp_path, monkeypatch, capsys):
     assert "<p class=advice>Do not trust the fit</p>" in names["path"].read_text("utf-8")
 
 
+def test_the_code_of_how_to_series_runs_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("how-to-series.md", capsys)
+    # Within four posterior deviations of the values that simulated the data.
+    for fit in (names["fit"], names["gaps"]):
+        for name, true in (("walk", 0.3), ("noise", 0.6)):
+            assert abs(fit.mean(name) - true) < 4 * fit.sd(name)
+
+
 def test_the_code_of_how_to_any_model_runs_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("how-to-any-model.md", capsys)

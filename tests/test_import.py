@@ -5,14 +5,20 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import pytest
+
 import lowerbound
+from lowerbound import names
 
 PROBE = """
 import json, sys
 import jax
-HEAVY = {"arviz", "arviz_base", "matplotlib", "pandas", "sklearn", "xarray"}
+known = set(sys.modules)
+HEAVY = {"arviz", "arviz_base", "matplotlib", "pandas", "scipy.stats", "sklearn", "xarray"}
 before = {name: repr(value) for name, value in jax.config.values.items()}
 import lowerbound
+assert not {"jax.numpy", "numpyro", "scipy"} & (set(sys.modules) - known), "names come on first use"
+lowerbound.fit
 after = {name: repr(value) for name, value in jax.config.values.items()}
 print(json.dumps({
     "heavy": sorted(HEAVY & set(sys.modules)),
@@ -31,3 +37,12 @@ def test_import_is_light_and_changes_no_global_state() -> None:
 
 def test_version_is_that_of_the_distribution() -> None:
     assert lowerbound.__version__ == version("lowerbound")
+
+
+def test_public_names_are_there_before_they_are_used() -> None:
+    assert lowerbound.__all__ == names.__all__
+    assert set(lowerbound.__all__) <= set(dir(lowerbound))
+    for name in lowerbound.__all__:
+        assert getattr(lowerbound, name) is getattr(names, name)
+    with pytest.raises(AttributeError, match="module 'lowerbound' has no attribute 'fits'"):
+        lowerbound.fits  # noqa: B018

@@ -1,6 +1,6 @@
 """Mixed models as different people write them, with simulated data, small enough for NUTS.
 
-`apart` are ten that were written first and left alone while the rest was mended.
+`apart` and `unseen` were written first and left alone while the rest was mended.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from importlib import import_module
 
 from benchmarks.stress_models.program import Program
 
-KINDS = ("counts", "choices", "measures", "curves", "apart")
+KINDS = (
+    *("counts", "choices", "measures", "curves", "classics", "dialects", "fields"),
+    *("apart", "unseen"),
+)
 
 
 def programs(kinds: tuple[str, ...] = KINDS) -> dict[str, Program]:

@@ -37,7 +37,7 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
     emit(phase="fit")
     facts: dict[str, Any] = {"outcome": "result"}
     peak = Peak()
-    began = time.perf_counter(), time.process_time()
+    began = time.monotonic(), time.process_time()
     fit = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -52,7 +52,7 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
                 said = f"the program itself raises {own}; then {facts['reason']}"
                 facts |= {"outcome": "not run", "reason": said}
             facts["where"] = "".join(traceback.format_exception(error)[-8:])
-    facts["seconds"] = time.perf_counter() - began[0]
+    facts["seconds"] = time.monotonic() - began[0]
     facts["cpu"] = time.process_time() - began[1]
     facts["megabytes"] = peak.grown
     facts["warned"] = tuple({one_line(w.message): None for w in caught})
@@ -94,7 +94,7 @@ def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: E
 
     model, kwargs = without_reserved(model, kwargs)
     emit(phase="explain")
-    began = time.perf_counter()
+    began = time.monotonic()
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as said:
         warnings.simplefilter("ignore")
         try:
@@ -102,7 +102,7 @@ def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: E
         except Exception as error:
             emit(outcome="exception", reason=f"explain: {one_line(error)}")
             return
-    emit(explained=time.perf_counter() - began, plan=said.getvalue() or str(plan))
+    emit(explained=time.monotonic() - began, plan=said.getvalue() or str(plan))
     if plan.cost is not None:  # that of the rung that is tried first
         emit(expected=plan.cost.seconds, expected_mb=plan.cost.megabytes)
 
@@ -119,7 +119,7 @@ def compared(
     start = getattr(kernel, "_init_strategy", None)
     options = {"init_strategy": start} if start is not None else {}
     chains = {"num_warmup": WARMUP, "num_samples": SAMPLES, "num_chains": CHAINS}
-    began = time.perf_counter()
+    began = time.monotonic()
     try:
         with warnings.catch_warnings(), jax.enable_x64(True):
             warnings.simplefilter("ignore")
@@ -133,7 +133,7 @@ def compared(
         return
     finally:
         jax.clear_caches()  # the program's own 32 bits must not meet what was compiled for 64
-    emit(nuts=time.perf_counter() - began)
+    emit(nuts=time.monotonic() - began)
     if fit is None:
         return
     emit(phase="score")

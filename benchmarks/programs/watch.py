@@ -47,12 +47,12 @@ class Watched:
     """A program's process, its phase, and the processor time that it takes."""
 
     def __init__(
-        self, program: Program, scratch: Path, log: Path, done: int, tasks: Sequence[str]
+        self, program: Program, scratch: Path, log: Path, done: int, flags: Sequence[str]
     ) -> None:
         self.pipe, end = os.pipe()
         command = [sys.executable, "-m", "benchmarks.programs.work", str(program.path.resolve())]
         command += [program.name, "--events", str(end), "--scratch", str(scratch)]
-        command += ["--done", str(done), *(f"--{task}" for task in tasks)]
+        command += ["--done", str(done), *(f"--{flag}" for flag in flags)]
         command += program.arguments
         self.log = log.open("ab")
         self.process = subprocess.Popen(
@@ -155,6 +155,7 @@ def rows_of(
     log = logs / (re.sub(r"[^\w.]+", "-", program.label) + ".log")
     log.write_bytes(b"")
     done, stopped, variants = 0, [], []
+    flags = [*tasks, "processor"] if limits.processor else tasks
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
         # A program finds what lies beside it, and beside its folder: "../data/rows.csv".
         scratch = Path(folder) / "program"
@@ -164,7 +165,7 @@ def rows_of(
         again = True
         while again:
             again, facts = False, {}
-            watched = Watched(program, scratch, log, done, tasks)
+            watched = Watched(program, scratch, log, done, flags)
             for event in watched.events(limits):
                 if "ordinal" in event:
                     facts = {"program": program.label}

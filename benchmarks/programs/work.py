@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 import types
 from functools import partial
@@ -145,8 +146,11 @@ def main() -> None:
     parser.add_argument("--done", type=int, default=0)
     parser.add_argument("--nuts", action="store_true")
     parser.add_argument("--explain", action="store_true")
+    parser.add_argument("--processor", action="store_true")
     options, arguments = parser.parse_known_args()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if options.processor:  # what else the machine does shortens no fit
+        time.perf_counter = time.process_time
     meeting = Meeting(options)
     meeting.emit(phase="program")
     program = Program(Path(options.path), options.name, tuple(arguments))

@@ -1,44 +1,11 @@
 """Variational inference for NumPyro models, after Blei, Kucukelbir and McAuliffe (2017)."""
 
-from lowerbound import errors, plot
-from lowerbound.api import fit, resume
-from lowerbound.calibration.calibrated import Calibration
-from lowerbound.calibration.calibrating import calibrate
-from lowerbound.choosing.compared import Comparison
-from lowerbound.choosing.comparing import compare
-from lowerbound.choosing.varied import Sweep, sweep
-from lowerbound.compiled import interruptible
-from lowerbound.compute.computing import computing
-from lowerbound.explaining import explain
-from lowerbound.formulas.formulated import Formula, formula
-from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.methods.gaussian.unconstrained_methods import (
-    Delta,
-    Gaussian,
-    Laplace,
-    ScoreMatching,
-    StochasticGaussian,
-)
-from lowerbound.methods.grid.given_scalars import Given
-from lowerbound.methods.growth.growing import Growing
-from lowerbound.methods.hierarchy.integrated_value import Integrated
-from lowerbound.methods.parameters.em_value import EM
-from lowerbound.methods.partial.over import Over
-from lowerbound.methods.rewriting.augmenting import Augmented
-from lowerbound.methods.rewriting.enumeration import Enumeration
-from lowerbound.methods.score.score_value import ScoreFunctions
-from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
-from lowerbound.reporting import report
-from lowerbound.result.fitted import Fit
-from lowerbound.result.plan import Plan
-from lowerbound.result.saving import load
-from lowerbound.result.verdicts import Verdict
-from lowerbound.source import stream
-from lowerbound.store.checkpoint import Checkpoint
-from lowerbound.trust.checking import check
-from lowerbound.trust.corrections.correcting import correct
-from lowerbound.updating import update
+from typing import TYPE_CHECKING, Any
+
 from lowerbound.version import __version__
+
+if TYPE_CHECKING:
+    from lowerbound.names import *
 
 __all__ = [
     "CAVI",
@@ -72,6 +39,7 @@ __all__ = [
     "compare",
     "computing",
     "correct",
+    "data",
     "errors",
     "explain",
     "fit",
@@ -85,3 +53,17 @@ __all__ = [
     "sweep",
     "update",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, on first use: importing the package alone takes no time."""
+    if name not in __all__:
+        raise AttributeError(f"module 'lowerbound' has no attribute '{name}'")
+    from lowerbound import names
+
+    globals().update({public: getattr(names, public) for public in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

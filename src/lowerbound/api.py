@@ -17,6 +17,7 @@ from lowerbound.compute.computing import current
 from lowerbound.cost import AFFORDABLE, Stopwatch, at_most
 from lowerbound.errors import (
     BoundReachedError,
+    CutCountsError,
     LadderWarning,
     LostPosteriorError,
     LowerboundError,
@@ -40,7 +41,13 @@ from lowerbound.trust.judging import with_verdict
 
 RESERVED = ("method", "seed", "progress", "checkpoint", "until")
 # Rungs that turn out not to hold.
-GIVEN_UP = (BoundReachedError, LostPosteriorError, PoorIntegralError, UncertifiedError)
+GIVEN_UP = (
+    BoundReachedError,
+    CutCountsError,
+    LostPosteriorError,
+    PoorIntegralError,
+    UncertifiedError,
+)
 
 
 def fit(

@@ -95,3 +95,25 @@ def test_quantiles_invert_the_distribution_function() -> None:
     np.testing.assert_allclose(rough / scale, np.broadcast_to(expected, rough.shape), atol=1e-5)
     np.testing.assert_allclose(fine / scale, np.broadcast_to(expected, fine.shape), atol=1e-8)
     np.testing.assert_allclose(back, np.broadcast_to(p[:, None], back.shape), atol=1e-12)
+
+
+def test_narrow_densities_that_the_net_knows_at_one_node() -> None:
+    """Between nodes 2 apart, log(1 - p) is finite on one of them; beyond, p is one to rounding."""
+    place, width = np.meshgrid([-3.6, -4.4, -7.9, 12.1], [0.02, 0.15])
+    location, scale = jnp.asarray(place.ravel()), jnp.asarray(width.ravel())
+
+    def g(u: Array) -> Array:
+        known = jnp.abs(u - location) < 1.5
+        return jnp.where(known, -(((u - location) / scale) ** 2) / 2, -jnp.inf)
+
+    @quickly
+    def found(zero: Array) -> tuple[Array, Array, Array]:
+        rows = lambda u: jnp.stack([g(u) + zero, g(u) + 2 * u])  # noqa: E731
+        placed = line.place(rows, location.shape, location.dtype)
+        u, weight = line.rule(placed.edges)
+        return jnp.log(jnp.sum(weight * jnp.exp(g(u)), axis=0)), placed.proper, placed.counted
+
+    log_integral, proper, counted = found(jnp.zeros(()))
+    assert np.all(proper)
+    assert np.all(counted)
+    np.testing.assert_allclose(log_integral, np.log(scale * np.sqrt(2 * np.pi)), atol=1e-8)

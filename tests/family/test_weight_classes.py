@@ -60,29 +60,30 @@ def test_the_sums_are_those_over_rows(drawn):
     np.testing.assert_array_equal(found.columns, gram.columns)
     ahead = weights(rng, label, own, 1)[0]
     np.testing.assert_allclose(
-        found.values(ahead), gram.values(gram.products(entries), ahead), atol=1e-12
+        found.values(classes.common(ahead)), gram.values(gram.products(entries), ahead), atol=1e-12
     )
     assert 0 < found.pairs <= 4 * len(gram.rows)
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_average_variances_have_the_sums_of_each_class(drawn, several):
+def test_traces_and_squares_are_sums_over_the_rows_of_each_class(drawn, several):
     """Whether one class has entries off the diagonal, or more: then covariances are needed."""
     rng, label, own, (rows, columns, entries) = drawn
     if not several:
         label[:-SIZE] = 0
     classes = weight_classes(weights(rng, label, own, 4))
     found = reduced(rows, columns, entries, SIZE, classes)
-    ahead = weights(rng, label, own, 1)[0]
+    common = classes.common(weights(rng, label, own, 1)[0])
     factor = Pattern.of(found.rows, found.columns, SIZE, np.zeros(SIZE, int)).factor(
-        found.values(ahead)
+        found.values(common)
     )
-    spread, variance = found.spread(ahead, factor)
+    traces, variance = found.traces(common, factor)
     gram = gram_pattern(rows, columns, COUNT, SIZE)
-    exact = gram.quadratic(gram.products(entries), factor.covariance())
-    for number in np.unique(label):
-        own_rows = label == number
-        np.testing.assert_allclose(
-            own[own_rows] @ spread[own_rows], own[own_rows] @ exact[own_rows]
-        )
+    spread = gram.quadratic(gram.products(entries), factor.covariance())
+    z = rng.normal(size=SIZE)
+    lines = np.bincount(rows, entries * z[columns], minlength=COUNT)
+    for number, row in enumerate(classes.first):
+        alike = label == label[row]
+        np.testing.assert_allclose(traces[number], classes.own[alike] @ spread[alike])
+        np.testing.assert_allclose(found.squares(z)[number], classes.own[alike] @ lines[alike] ** 2)
     np.testing.assert_allclose(variance, factor.covariance()[found.rows == found.columns])

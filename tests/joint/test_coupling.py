@@ -89,3 +89,25 @@ def test_the_energy_is_the_expectation_over_assignments(name: str) -> None:
     data = dict(model.arguments.data)
     found = energy(joint.summands, joint.compress(data), tuple(statistics))
     np.testing.assert_allclose(found, enumerated(model, data, values, phi), rtol=1e-10)
+
+
+def softened(x: Any, y: Any) -> None:
+    """A function of a positive site that is no power, with every pair of its elements."""
+    local = numpyro.sample("local", dist.HalfCauchy(1.0).expand([3]).to_event(1))
+    z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([3]).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ (z * jnp.sqrt(local**2 / (2.0 + local**2))), 1.0), obs=y)
+
+
+def saturated(x: Any, y: Any) -> None:
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0).expand([3]))
+    numpyro.sample("y", dist.Normal(x @ jnp.log1p(rate), 1.0), obs=y)
+
+
+@pytest.mark.parametrize("function", [softened, saturated])
+def test_functions_of_one_element_that_meet_are_one(function: Callable[..., Any]) -> None:
+    model = trace_model(function, (RNG.normal(size=(4, 3)), RNG.normal(size=4)), {})
+    structure = multi_affine(model).structure
+    known = {site for block in structure.blocks for site in block.sites}
+    assert known | {name for one in structure.residuals for name in one.latents} == set(
+        model.latent
+    )

@@ -128,3 +128,59 @@ def test_a_latent_bound_of_a_latent_site():
     assert (draws["u"] < draws["hi"]).all()
     # E u = E hi / 2 = 0.75, with an error of 0.43 / sqrt(2000) = 0.01: four of these.
     np.testing.assert_allclose(draws["u"].mean(), 0.75, atol=0.04)
+
+
+def by_width(y):
+    low = numpyro.sample("low", dist.Normal(0.0, 5.0))
+    width = numpyro.sample("width", dist.HalfNormal(5.0))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Uniform(low, low + width), obs=y)
+
+
+def by_ends(y):
+    low = numpyro.sample("low", dist.Normal(0.0, 5.0))
+    high = numpyro.sample("high", dist.Normal(5.0, 5.0))
+    numpyro.sample("y", dist.Uniform(low, high).expand([len(y)]), obs=y)
+
+
+def by_middle(y):
+    middle = numpyro.sample("middle", dist.Normal(0.0, 5.0))
+    half = numpyro.sample("half", dist.HalfNormal(5.0))
+    numpyro.sample("y", dist.Uniform(middle - half, middle + half).expand([len(y)]), obs=y)
+
+
+# The log prior of both ends, and what is asked of them, up to a constant.
+BOTH = {
+    by_width: (
+        lambda low, high: -(low**2 + (high - low) ** 2) / 50.0,
+        {"low": lambda low, _: low, "width": lambda low, high: high - low},
+    ),
+    by_ends: (
+        lambda low, high: -(low**2 + (high - 5.0) ** 2) / 50.0,
+        {"low": lambda low, _: low, "high": lambda _, high: high},
+    ),
+    by_middle: (
+        lambda low, high: -(((low + high) / 2) ** 2 + ((high - low) / 2) ** 2) / 50.0,
+        {"middle": lambda low, high: (low + high) / 2, "half": lambda low, high: (high - low) / 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("model", BOTH, ids=lambda model: model.__name__)
+def test_both_bounds_are_latent(model):
+    prior, asked = BOTH[model]
+    low = Y.min() - np.linspace(0.0, 4.0, 2001)[:, None]
+    high = Y.max() + np.linspace(0.0, 4.0, 2001)
+    weight = np.exp(prior(low, high) - len(Y) * np.log((high - low) / np.ptp(Y)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lb.errors.ConvergenceWarning)
+        fit = lb.fit(model, Y)
+    assert all(site in fit.method for site in asked)  # on a grid: no Gaussian stands at a wall
+    off = []
+    for site, value in asked.items():
+        values = value(low, high)
+        mean = (weight * values).sum() / weight.sum()
+        sd = np.sqrt((weight * (values - mean) ** 2).sum() / weight.sum())
+        off += [abs(fit.mean(site) - mean) / sd, abs(np.log(fit.sd(site) / sd))]
+    # At a wall that is askew a grid may be too coarse, and then says so.
+    assert max(off) < 0.1 or not fit.converged

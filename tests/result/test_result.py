@@ -60,6 +60,16 @@ def test_draws_include_deterministic_sites(regression_fit):
     np.testing.assert_allclose(fit.mean("mean"), x @ fit.mean("beta"), atol=0.1)
 
 
+def test_few_draws_are_the_first_of_more_by_one_program(regression_fit):
+    fit, *_ = regression_fit
+    more = fit.sample(300, seed=3, sites=["beta", "tau"])
+    with counted() as compilations:
+        few = fit.sample(20, seed=3, sites=["beta", "tau"])
+    assert not compilations
+    for site, draws in few.items():
+        np.testing.assert_array_equal(draws, more[site][:20])
+
+
 def test_log_predictive_of_a_regression_is_student_t(regression_fit):
     fit, x, y = regression_fit
     precision, beta, a, b = exact_regression(x, y)
@@ -204,3 +214,17 @@ def test_discrete_moments_use_the_support_values():
     weights /= weights.sum()
     np.testing.assert_allclose(fit.mean("k"), weights @ np.arange(5), rtol=1e-10)
     assert set(np.unique(fit.sample(200)["k"])) <= set(range(5))
+
+
+def test_draws_of_a_discrete_site_are_its_values():
+    def model(y):
+        k = numpyro.sample("k", dist.DiscreteUniform(3, 6))
+        numpyro.sample("y", dist.Normal(k * 1.0, 1.0), obs=y[0])
+
+    fit = lb.fit(model, np.array([4.4]))
+    weights = stats.norm.pdf(4.4, np.arange(3, 7), 1.0)
+    draws = fit.sample(2000)["k"]
+    assert set(np.unique(draws)) == {3, 4, 5, 6}
+    error = fit.sd("k") / np.sqrt(2000)
+    exact = weights @ np.arange(3, 7) / weights.sum()
+    assert abs(draws.mean() - exact) < 5 * error

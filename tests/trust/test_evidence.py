@@ -15,8 +15,11 @@ import lowerbound as lb
 from lowerbound.errors import SettingError, TrustWarning, UnjudgedError
 from lowerbound.result.evidence import Evidence, Off, k_threshold
 from lowerbound.result.verdicts import Verdict
+from lowerbound.trust.against import Moments
 from lowerbound.trust.corrections.cures import trusted
+from lowerbound.trust.estimates import _compared, _paired
 from lowerbound.trust.judging import judged
+from lowerbound.trust.weighing import weighted
 
 pytestmark = pytest.mark.judged
 
@@ -122,6 +125,20 @@ def test_an_exact_q_has_perfect_weights():
     assert (verdict.evidence.k_hat, p.k_hat) == (0.0, 0.0)
     assert verdict.evidence.gap == pytest.approx(0.0, abs=1e-6)
     assert p.size == pytest.approx(4096, rel=0.05)
+
+
+def test_numbers_that_are_fixed_are_neither_off_nor_narrow():
+    """The ones of a correlation matrix differ by rounding alone, of which no sd is made."""
+    rng = np.random.default_rng(0)
+    corner, rounding = rng.uniform(-0.6, 0.6, 400), rng.integers(-1, 2, (2, 400)) * 2.0**-52
+    matrices = np.stack([1 + rounding[0], corner, corner, 1 + rounding[1]], 1).reshape(-1, 2, 2)
+    skewed = rounding[0] * 2.0**51  # log weights that know of the rounding
+    for log_ratios in (np.zeros(400), 0.1 * skewed):
+        own = weighted({"R": matrices}, corner[:, None], log_ratios)
+        moments = {"R": Moments.of_draws(matrices[::2])}
+        for (one,) in (_paired(own), _compared(moments, own)):
+            assert abs(one.shift) < 0.2
+            assert abs(one.spread) < 0.1
 
 
 def test_components_without_rows_are_named():

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from lowerbound.calibration.ranks import INTERVALS, Quantity, quantity, rejected
 from lowerbound.errors.wording import counted
@@ -88,6 +87,8 @@ class Calibration:
 
     def _visible(self) -> str:
         """What such a study sees: four times in five, at this number of tests."""
+        from scipy import stats
+
         critical = stats.norm.isf(self.level / (6 * len(self.quantities))) + stats.norm.ppf(POWER)
         shift, spread = (critical / math.sqrt(k * self.simulations) for k in (1, 2))
         return f"means off by {shift:.2f} sds, or sds by {math.expm1(spread):.0%}, would show"

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 INTERVALS = (0.5, 0.8, 0.95)
 
@@ -60,6 +59,8 @@ class Quantity:
 
 def quantity(name: str, u: np.ndarray) -> Quantity:
     """What uniform ranks (simulations,) say."""
+    from scipy import stats
+
     count = len(u)
     z = stats.norm.ppf(u)
     mean, variance = float(z.mean()), float(z.var(ddof=1))

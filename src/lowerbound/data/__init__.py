@@ -5,6 +5,9 @@
 are studies of posteriordb (BSD-3-Clause, see README.md here). These return a dict of NumPy arrays,
 most of which can be passed on as the arguments of a model.
 `debian_descriptions` is a corpus: the words of 3,000 descriptions of Debian packages, counted.
+
+>>> lb.data.eight_schools()["y"].tolist()
+[28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ Expected values in the support of BernoulliProbs: 0 or 1. Correct the data, mask
 
 from lowerbound.errors.breakdown import (
     BoundReachedError,
+    CutCountsError,
     DecreasingBoundError,
     DecreasingBoundWarning,
     IllConditionedError,
@@ -82,6 +83,7 @@ from lowerbound.errors.programs import (
     ParameterSiteError,
     ShapeError,
     SubsampledPlateError,
+    UncompiledCheckError,
     UnsupportedModelError,
 )
 from lowerbound.errors.remedies import (
@@ -236,6 +238,7 @@ __all__ = [
     "PoorIntegralError",
     "ShapeError",
     "SubsampledPlateError",
+    "UncompiledCheckError",
     "UnsupportedModelError",
     # derivation
     "BlockError",
@@ -245,6 +248,7 @@ __all__ = [
     "UncertifiedError",
     # breakdown
     "BoundReachedError",
+    "CutCountsError",
     "DecreasingBoundError",
     "DecreasingBoundWarning",
     "IllConditionedError",

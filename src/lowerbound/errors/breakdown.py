@@ -78,6 +78,18 @@ class ImpossibleDataError(LowerboundError):
         )
 
 
+class CutCountsError(LowerboundError):
+    """A count without an upper end has mass at the last of the values that were summed over."""
+
+    def __init__(self, site: str, count: int, mass: float) -> None:
+        super().__init__(
+            f"Site '{site}' was summed over 0, ..., {count - 1}, and the last of these values has "
+            f"a probability of {mass:.1g}.\n"
+            "Expected counts of the size of those in the data. Bound the site, or use "
+            "method=lb.ScoreFunctions(), which takes as many values as it needs."
+        )
+
+
 class NoFiniteBoundError(LowerboundError):
     """The ELBO is finite at no start."""
 

@@ -40,6 +40,18 @@ class ParameterSiteError(UnsupportedModelError):
         )
 
 
+class UncompiledCheckError(UnsupportedModelError):
+    """The program has a check of values as it runs, which JAX does not compile."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The program, or a package that it calls, checks traced values by checkify.check, "
+            "which jax.jit does not compile: NumPyro's samplers cannot run it either.\n"
+            "Expected a program that jax.jit takes. Leave the check out, or build what checks its "
+            "values (a kernel with its parameters, say) without a check."
+        )
+
+
 class DiscreteSiteError(UnsupportedModelError):
     """A discrete site, or one that is discrete and infinite, where it cannot be treated."""
 
@@ -126,6 +138,16 @@ class ShapeError(LowerboundError):
             f"({where}).\n"
             "Expected sites that all rows share to be those of the fit. Where the model counts "
             "groups in its data, pass their number instead, or rows of all groups."
+        )
+
+    @case
+    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> str:
+        """A site is to be predicted where it is longer than it was fitted, and cannot go on."""
+        return (
+            f"Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.\n"
+            "Expected a series that can go on: write its steps with numpyro.contrib.control_flow."
+            "scan, whose later steps follow from the earlier ones; or fit it at the longer length, "
+            "with the steps to be predicted missing (numpy.ma.masked)."
         )
 
     @case

@@ -20,6 +20,7 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.registry import kind_named
+from lowerbound.family.sparse.sparse_gaussian import SparseGaussian
 from lowerbound.family.variational import Variational
 from lowerbound.joint import Block
 from lowerbound.joint.blocks.block import Layout
@@ -49,6 +50,8 @@ def family_record(family: Variational) -> dict[str, Any]:
         case Integrated():
             record = _coordinates_record(family.coordinates)
             return {"kind": "integrated", "sites": list(family.sites), **record}
+        case SparseGaussian():
+            return {"kind": "sparse gaussian", **_coordinates_record(family.coordinates)}
         case Product():
             parts = {
                 "gaussian": family_record(family.gaussian),
@@ -63,8 +66,10 @@ def family_record(family: Variational) -> dict[str, Any]:
         case WeightedDraws():
             return {"kind": "draws", "states": dict(family.states)}
         case Summed():
-            discrete = list(family.summation.names)
-            return {"kind": "summed", "names": discrete, "inner": family_record(family.inner)}
+            model, discrete = family.summation.model, list(family.summation.names)
+            counts = {n: len(np.asarray(model.latent[n].support_values)) for n in discrete}
+            inner = family_record(family.inner)
+            return {"kind": "summed", "names": discrete, "counts": counts, "inner": inner}
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 
 
@@ -84,6 +89,8 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             return UnconstrainedGaussian(coordinates, data)
         case "integrated":
             return Integrated(_coordinates(record), tuple(record["sites"]))
+        case "sparse gaussian":
+            return SparseGaussian(_coordinates(record))
         case "product":
             gaussian = family_from(record["gaussian"], sites)
             exact = family_from(record["exact"], sites)

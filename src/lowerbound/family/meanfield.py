@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ _equal: Kept[dict[object, Any]] = Kept(64)
 class MeanField:
     """One exponential family per block, and the packing of sites into blocks."""
 
+    most_together: ClassVar[int] = 96
     blocks: tuple[Block, ...]
     families: tuple[ExponentialFamily, ...]
 
@@ -130,8 +131,9 @@ class MeanField:
         """The function, jitted once for all fits of equal families."""
 
         def call(*args: Any) -> Any:
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
-                return function(*args)  # inside another compiled function
+            leaves = jax.tree.leaves(args)
+            if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
                 self.compiled[key] = quickly(function)
             return self.compiled[key](*args)

@@ -14,7 +14,7 @@ from numpyro.distributions import Distribution
 
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.family_records import family_record
-from lowerbound.family.variational import Parameters, Variational
+from lowerbound.family.variational import Parameters, Variational, drawn_together
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,20 +29,28 @@ class Q:
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def sample(
-        self, draws: int, key: Array, sites: Sequence[str] | None = None
+        self,
+        draws: int,
+        key: Array,
+        sites: Sequence[str] | None = None,
+        numbers: int | None = None,
     ) -> dict[str, Array]:
         """Independent draws of all sites, on their own scales, with a leading axis.
 
         Where none of the `sites` is one that is drawn given the others, those are left out.
+        `numbers` are those of one draw: where they are few, the draws are the first of more.
         """
         family = self.family
         if sites is not None and isinstance(family, Summed):
             family = family.only(sites)
+        count = draws if numbers is None else drawn_together(family, draws, numbers)
         with jax.enable_x64(True):
-            drawn = family.sample(self.parameters, key, (draws,))
+            drawn = family.sample(self.parameters, key, (count,))
+            # By NumPy: JAX compiles a program for every shape, by `jnp.asarray` too.
+            first = {name: np.asarray(array)[:draws] for name, array in drawn.items()}
             return {
-                name: jnp.asarray(self.values[name])[array] if name in self.values else array
-                for name, array in drawn.items()
+                name: jax.device_put(self.values[name][own] if name in self.values else own)
+                for name, own in first.items()
             }
 
     def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:

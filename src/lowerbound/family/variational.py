@@ -9,6 +9,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 Parameters = Any  # a tree of arrays
+TOGETHER = 4096  # draws that one compiled program makes for whoever asks for fewer
 
 
 class Variational(Protocol):
@@ -47,6 +48,17 @@ def marginal_without(
     found: tuple[Variational, Parameters] | None
     found = None if without is None else without(parameters, sites)
     return found
+
+
+def drawn_together(family: Variational, draws: int, numbers: int) -> int:
+    """How many draws to make where so many are wanted, each of so many numbers.
+
+    To compile a program for another number of draws takes longer than to draw all of `TOGETHER`,
+    unless one draw is dear: `most_together` are the numbers up to which a family's is not. Families
+    that compile nothing, or whose draws are spread over their number, have none.
+    """
+    cheap = numbers <= getattr(family, "most_together", -1)
+    return TOGETHER if cheap and draws < TOGETHER else draws
 
 
 class Inner(Protocol):

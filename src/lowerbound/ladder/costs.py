@@ -26,6 +26,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     UnconstrainedMethod,
 )
 from lowerbound.methods.grid.given_scalars import Given
+from lowerbound.methods.hierarchy.hierarchies import predictors_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
@@ -81,6 +82,8 @@ def _below(problem: Problem, method: Method) -> Iterator[Method]:
         conjugate = not problem.joint.structure.residuals
         yield CAVI() if conjugate and isinstance(method.method, CAVI) else Gaussian()
     elif isinstance(method, Integrated):
+        if not predictors_for(problem, tuple(method.sites or ())).theta:
+            return  # one solution: nothing takes less
         yield CAVI() if not problem.joint.structure.residuals else Gaussian()
     elif isinstance(method, CAVI):
         plate = problem.model.data_plate

@@ -16,6 +16,8 @@ from lowerbound.errors import UnsupportedModelError
 from lowerbound.joint.derive import trace_program
 from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.rewriting.summed_out import summed_problem
+from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
+from lowerbound.rewrite.summing.enumerated import FEWEST
 from lowerbound.run.problem import Problem
 
 # What judges a fit: operations beside those of log p and its gradient, and how often these count.
@@ -37,9 +39,11 @@ class Counted:
         jaxpr = trace_program(model).jaxpr.jaxpr
         self.operations, self.numbers = equations(jaxpr), numbers_computed(jaxpr)
         self.data = sum(int(np.size(a)) for a in model.arguments.data.values())
-        discrete = [s for s in model.latent.values() if s.support_values is not None]
+        counts = first_counts(model, unbounded(model), FEWEST)
+        listed = bounded(model, counts).latent if counts else model.latent
+        discrete = [s for s in listed.values() if s.support_values is not None]
         self.states = math.prod(len(np.asarray(s.support_values)) for s in discrete)
-        real = [s for s in model.latent.values() if s.support_values is None]
+        real = [s for s in listed.values() if s.support_values is None]
         self.size = sum(math.prod(s.shape) for s in real)
         self.rows = max((math.prod(s.shape) for s in model.observed.values()), default=0)
 

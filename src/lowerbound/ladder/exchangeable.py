@@ -16,13 +16,15 @@ from lowerbound.rewrite.coordinates import Coordinates
 
 MOST: Final = 100  # components; more are units of the data
 SAME: Final = 1e-9  # relative
+SPREADS: Final = (0.5, 0.1, 1.0, 0.5)  # of points on the unconstrained space
 
 
 def exchangeable(model: Model) -> bool:
     """Whether log p(x, z) stays the same when entries of z along some axis change places.
 
     Axes of one length are permuted together, in all sites: hidden units, states, components whose
-    order nothing tells, neither the data nor a support. It is looked at one point of z.
+    order nothing tells, neither the data nor a support. It is looked at one point of z where
+    the density is positive.
     """
     lengths = sorted({n for site in model.latent.values() for n in site.shape if 1 < n <= MOST})
     if not lengths:
@@ -40,9 +42,13 @@ def exchangeable(model: Model) -> bool:
         found = model.log_density(values, data)
         return jnp.where(jnp.all(jnp.array(inside)), found, jnp.nan)  # an order is a support
 
-    point = 0.5 * np.random.default_rng(0).standard_normal(coordinates.size)
-    own, *others = np.asarray(quickly(densities)(point, model.arguments.data), float)
-    return bool(np.any(np.abs(np.array(others) - own) <= SAME * max(abs(own), 1.0)))
+    compiled, rng = quickly(densities), np.random.default_rng(0)
+    for spread in SPREADS:
+        point = spread * rng.standard_normal(coordinates.size)
+        own, *others = np.asarray(compiled(point, model.arguments.data), float)
+        if np.isfinite(own):
+            return bool(np.any(np.abs(np.array(others) - own) <= SAME * max(abs(own), 1.0)))
+    return False  # it is not seen
 
 
 def _moved(values: Array, length: int) -> Array:

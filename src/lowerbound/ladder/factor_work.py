@@ -97,14 +97,16 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     found = predictors_for(counted.problem, tuple(method.sites or ()))
     surface = surface_for(counted.problem, found)
     points = method.points or POINTS * found.dimension
-    solved = CLIMBED + ALONG * found.dimension + points
+    solved = CLIMBED + ALONG * found.dimension + points if found.theta else 1
     steps = 1 if found.is_quadratic else NEWTON
     nodes = 2 if found.is_quadratic else QUADRATURE_NODES
     pairs = surface.gram.pairs
     each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
     flops = solved * steps * float(surface.pattern.dense) ** 3
     held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
-    work = Work(900.0 + 3 * counted.operations, solved * each, flops, held)
+    # What is compiled is the program in plain terms, with its loops opened.
+    operations = max(counted.operations, len(found.parts.flat.operations))
+    work = Work(900.0 + 3 * operations, solved * each, flops, held)
     return work if found.is_quadratic else counted.judged(work)
 
 

@@ -12,7 +12,9 @@ from lowerbound.errors import (
     NotIdentifiedWarning,
     TooDenseError,
 )
+from lowerbound.joint.blocks.gaussians import MAX_JOINT_DIMENSION
 from lowerbound.joint.latents import domain_of
+from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.ladder.case import Case, Tried, listed
 from lowerbound.methods.grid.conditional import problem_given
@@ -31,6 +33,7 @@ NAME = "integrated"
 BOUNDED = "integrated, with sites that have bounds"
 GRIDDED = 2  # scalars, up to which a grid with exact factors given them is as good
 LEAST = 3  # numbers of z
+SHARED = 6  # numbers that are integrated though none is said to be a scale
 FEW = 150  # numbers of z that such a grid solves at every node
 
 
@@ -39,9 +42,10 @@ def integrated(case: Case) -> Iterator[Tried]:
     if case.discrete or not case.model.latent:
         return
     scales = _scales(case)
-    if not scales:
+    if not scales and not _multiplied(case):
+        yield from _known_scales(case)
         return
-    gridded = NAME not in case.failed and _on_a_grid(case, scales)
+    gridded = bool(scales) and NAME not in case.failed and _on_a_grid(case, scales)
     try:
         found = predictors_for(case.problem)
         _check(found)
@@ -60,6 +64,35 @@ def integrated(case: Case) -> Iterator[Tried]:
             error.reason if isinstance(error, NoPredictorsError) else str(error).splitlines()[0]
         )
         yield case.tried(BOUNDED if NAME in case.failed else NAME, reason)
+
+
+def _known_scales(case: Case) -> Iterator[Tried]:
+    """One Gaussian of all sites with a sparse precision, where factors would be dense or several.
+
+    Chains of known variances, for one: independent factors of neighbours lose their sds.
+    """
+    if not _dense_or_apart(case.structure) or NAME in case.failed:
+        return
+    try:
+        found = predictors_for(case.problem)
+        if found.theta or not found.all_real or found.size < LEAST:
+            return
+        surface_for(case.problem, found)
+    except (NoPredictorsError, TooDenseError):
+        return
+    flat = flat_sites(found)
+    if flat:
+        raise ImproperPosteriorError(flat)
+    what = "the posterior" if found.is_quadratic else "the best one by quadrature"
+    reason = f"all scales are known: one Gaussian of {found.size} numbers with a sparse precision"
+    yield case.tried(NAME, f"{reason}, {what}", Integrated())
+
+
+def _dense_or_apart(structure: Structure) -> bool:
+    """Whether some terms fit no factor, or factors meet, or one is large."""
+    sizes = [int(block.static.get("dim", 1)) for block in structure.blocks]
+    alone = structure.independent and max(sizes, default=0) <= MAX_JOINT_DIMENSION
+    return bool(structure.residuals) or not alone
 
 
 def _check(found: Predictors) -> None:
@@ -93,6 +126,15 @@ def _scales(case: Case) -> list[str]:
     latent = case.model.latent
     used = {*scale_setters(case.model), *observed_scales(case.model)}
     return [name for name in latent if name in used or domain_of(latent[name]) is not REAL]
+
+
+def _multiplied(case: Case) -> bool:
+    """Whether a few numbers multiply what others say, as exp of the logarithm of a scale does."""
+    try:
+        found = predictors_for(case.problem)
+    except NoPredictorsError:
+        return False
+    return 0 < found.dimension <= SHARED and found.size > found.dimension
 
 
 def _on_a_grid(case: Case, scales: list[str]) -> bool:

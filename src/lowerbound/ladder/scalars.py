@@ -19,23 +19,25 @@ from lowerbound.methods.grid.scalar_sites import (
     scalars_to_condition,
     scale_setters,
     size_of,
+    states_of,
     work_of,
 )
 
 MOST_WORK = 3e9  # multiplications that a sweep over all nodes may cost
+MOST_STATES = 2e7  # probabilities of discrete sites, at all nodes together
 STEPS = 10  # sweeps that a Gaussian by quadrature takes at a node, where an exact one takes one
 
 
 def conditioned(case: Case) -> Iterator[Tried]:
-    """All scalars that set a scale or a shape, those that set a scale, or every site."""
+    """All scalars that set a scale or a shape, those that set a scale, or every continuous site."""
     if GRID in case.failed:
         yield case.tried(GRID, f"given up: {case.failed[GRID]}")
         return
     model = case.model
     every = scalars_to_condition(model)
     setters = [n for n in scale_setters(model) if n in every]
-    scalars = [n for n, site in model.latent.items() if is_scalar(site)]
-    whole = scalars if len(scalars) == len(model.latent) else []
+    scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in case.discrete]
+    whole = scalars if len(scalars) + len(case.discrete) == len(model.latent) else []
     sets = dict.fromkeys((tuple(every), tuple(setters), tuple(whole)))
     tried = [sites for sites in sets if 0 < len(sites) <= MOST]
     for sites in tried:
@@ -50,7 +52,11 @@ def given(case: Case, sites: tuple[str, ...], last: bool) -> Iterator[Tried]:
     """The method with `sites` on a grid, if it pays."""
     names, nodes = listed(sites), NODES[len(sites)]
     rest = [n for n in case.model.latent if n not in sites]
-    work = nodes * work_of(case.model, rest)
+    work, states = nodes * work_of(case.model, rest), nodes * states_of(case.model, rest)
+    if states > MOST_STATES:
+        cost = f"a grid over {names} would hold about {states:.0e} probabilities of discrete sites"
+        yield case.tried(GRID, cost)
+        return
     if work > MOST_WORK:
         cost = f"a grid over {names} would cost about {work:.0e} operations a sweep"
         yield case.tried(GRID, cost)

@@ -127,6 +127,13 @@ def restrict(closed: ClosedJaxpr, outputs: Sequence[int]) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr.replace(eqns=equations[::-1], outvars=wanted), closed.consts)
 
 
+def equal_programs(closed: ClosedJaxpr) -> Callable[..., Any]:
+    """The program as a function, compiled once for all that are equal to it."""
+    found: Callable[..., Any]
+    found = _compiled.of(digest(closed), partial(jit, jaxpr_as_fun(closed)))
+    return found
+
+
 def evaluator(
     closed: ClosedJaxpr, outputs: Sequence[int]
 ) -> Callable[[Sequence[Any]], list[np.ndarray]]:
@@ -136,9 +143,7 @@ def evaluator(
     inputs or constants.
     """
     part = restrict(closed, outputs)
-    function = jaxpr_as_fun(part)
-    if part.jaxpr.eqns:
-        function = _compiled.of(digest(part), partial(jit, function))
+    function = equal_programs(part) if part.jaxpr.eqns else jaxpr_as_fun(part)
 
     def evaluate(inputs: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(value) for value in function(*inputs)]
@@ -155,7 +160,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*args: Any) -> Any:
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-        compiled = _compiled.of(digest(closed), partial(jit, jaxpr_as_fun(closed)))
+        compiled = equal_programs(closed)
         return jax.tree.unflatten(jax.tree.structure(shapes), compiled(*jax.tree.leaves(args)))
 
     return call

@@ -8,10 +8,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal, jaxprs_in_params
 from numpyro.distributions import Distribution
 
-from lowerbound.errors import ParameterSiteError, ShapeError, SubsampledPlateError
+from lowerbound.errors import (
+    ParameterSiteError,
+    ShapeError,
+    SubsampledPlateError,
+    UncompiledCheckError,
+)
 from lowerbound.errors.wording import first_line
 from lowerbound.model.density import broadcast_batch, strip
 from lowerbound.model.dependence import Inputs, dependence, evaluator
@@ -146,8 +151,17 @@ def record(
                 *next(iter(subsampled.values())), first_line(error)
             ) from error
         raise
+    if "check" in operations_of(closed.jaxpr):
+        raise UncompiledCheckError
     depends = tuple(dependence(closed.jaxpr))
     return Record(tuple(entries), closed, names, depends, sight, tuple(subsampled.values()))
+
+
+def operations_of(jaxpr: Any) -> set[str]:
+    """The names of the operations of a program, those within loops and calls included."""
+    found = {equation.primitive.name for equation in jaxpr.eqns}
+    inner = (part for equation in jaxpr.eqns for part in jaxprs_in_params(equation.params))
+    return found.union(*map(operations_of, inner))
 
 
 def is_about_shapes(error: Exception) -> bool:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions.constraints import Constraint
 
-from lowerbound.compiled import jit
 from lowerbound.errors import EmptyDataError, LowerboundError, ShapeError, UnsupportedModelError
 from lowerbound.errors.wording import first_line
-from lowerbound.model.dependence import restrict
+from lowerbound.model.dependence import equal_programs, restrict
 from lowerbound.model.inputs.arguments import Arguments, split_arguments
 from lowerbound.model.inputs.missing import missing_masks
 from lowerbound.model.inputs.numbers import check_numbers
@@ -148,13 +147,15 @@ def _control_flow(error: Exception) -> UnsupportedModelError:
 def _prior(found: Record, arguments: Arguments) -> Callable[[Array], dict[str, Array]]:
     """Draws from the prior: the latent values of the recorded run, as a function of the key."""
     latent = [entry for entry in found.entries if entry.kind == "latent"]
-    outputs = jit(jaxpr_as_fun(restrict(found.closed, [entry.value for entry in latent])))
+    outputs = cache(
+        lambda: equal_programs(restrict(found.closed, [entry.value for entry in latent]))
+    )
     data = [arguments.data[name] for name in found.names]
 
     def prior(key: Array) -> dict[str, Array]:
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.wrap_key_data(key)
-        values = [_double(value) for value in outputs(key, *data)]
+        values = [_double(value) for value in outputs()(key, *data)]
         return {entry.name: value for entry, value in zip(latent, values, strict=True)}
 
     return prior

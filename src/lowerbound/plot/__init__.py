@@ -17,6 +17,8 @@ from lowerbound.plot.fits import elbo, mixture
 from lowerbound.plot.forest import posterior
 from lowerbound.plot.marginal import marginals
 from lowerbound.plot.memberships import responsibilities
+from lowerbound.plot.of_series.along import components, states
+from lowerbound.plot.of_series.forecasts import forecast
 from lowerbound.plot.of_topics.history import topic_history
 from lowerbound.plot.of_topics.panels import topics
 from lowerbound.plot.of_topics.reading import document
@@ -37,6 +39,9 @@ __all__ = [
     "responsibilities",
     "mixture",
     "predictive",
+    "states",
+    "components",
+    "forecast",
     "evidence",
     "k_hat",
     "sweep",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from lowerbound.calibration.calibrated import Calibration
 from lowerbound.calibration.ranks import Quantity
@@ -63,6 +62,8 @@ def calibration(result: Calibration, most: int = 12, columns: int = 4) -> np.nda
 
 
 def _histogram(ax: Axes, one: Quantity, ranks: np.ndarray) -> None:
+    from scipy import stats
+
     count = len(ranks)
     bins = int(np.clip(count // PER_BIN, 4, 20))
     tail = OUTSIDE / (2 * bins)

@@ -213,7 +213,7 @@ class Fit:
         wanted = tuple(self.sites) if sites is None else sites
         numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in wanted)
         check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
-        values = self.q.sample(draws, key, sites)
+        values = self.q.sample(draws, key, sites, numbers)
         return {name: values[name] for name in wanted}
 
     @property

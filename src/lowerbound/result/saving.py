@@ -16,7 +16,7 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.family_records import family_from, noncentred_sites, with_program
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
-from lowerbound.model import trace_model
+from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
 from lowerbound.result.latent_records import finite_values
@@ -25,7 +25,9 @@ from lowerbound.result.posterior import History, Move, Restart
 from lowerbound.result.saved import Saved, check_model, check_sites, model_record
 from lowerbound.result.unseen.new_rows import new_call
 from lowerbound.result.verdicts import UNKNOWN, Verdict
+from lowerbound.rewrite.summing.endless_counts import bounded, unbounded
 from lowerbound.rewrite.summing.enumerated import enumerated
+from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.rewrite.trees import tree_from, tree_record
 from lowerbound.store.archive import Kind, check_plain, read_archive, write_archive
 from lowerbound.version import __version__
@@ -131,15 +133,22 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
         shapes = {site: record["shape"] for site, record in sites.items()}
         check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
         family = fit.q.family
+        summation = _summation(document, traced) if set(sites) != set(fit.sites) else None
         if noncentred_sites(family):
-            given = traced if set(sites) == set(fit.sites) else enumerated(traced).summed()
-            family = with_program(family, given)
-        if set(sites) != set(fit.sites):
-            family = Summed(family, enumerated(traced))
+            family = with_program(family, summation.summed() if summation else traced)
+        if summation:
+            family = Summed(family, summation)
     q = dataclasses.replace(fit.q, family=family, values=finite_values(sites))
     answer = dataclasses.replace(fit.answer, q=q)
     call = dataclasses.replace(fit.call, args=args, kwargs=kwargs)
     return dataclasses.replace(fit, answer=answer, call=call, sites=sites)
+
+
+def _summation(document: dict[str, Any], model: Model) -> Summation:
+    """The sums over discrete sites, counts without an upper end to where the fit took them."""
+    counts = document["family"].get("counts", {})
+    known = {name: counts[name] for name in unbounded(model) if name in counts}
+    return enumerated(bounded(model, known) if known else model)
 
 
 def _check_centred(path: str | os.PathLike[str], fit: Fit) -> None:

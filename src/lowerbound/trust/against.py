@@ -19,6 +19,7 @@ from numpyro.distributions import constraints
 from lowerbound.compiled import quickly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
+from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
@@ -219,7 +220,8 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
         if discrete:
-            summation = enumerated(model)
+            known = fit.q.family
+            summation = known.summation if isinstance(known, Summed) else enumerated(model)
             if len(summation.names) == len(model.latent):
                 raise UnjudgedError(
                     "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"

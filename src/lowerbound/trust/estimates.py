@@ -28,6 +28,7 @@ LEAST_ACCEPTED = 0.4  # of the proposals of chains, below which they have not mo
 MEAN, SD = 0.25, math.log(1.25)  # posterior sds, and a log ratio, that make a fit wrong
 MOST_MORE = 7  # times the draws of q, on top, where their weights are sound
 SEARCH = 0.5  # of the points, at most, that other summits are looked for with
+FIXED = 16.0  # roundings of a number, within which its spread is no spread
 MORE = 3.0  # times the points, on top, where an estimate is near a limit
 
 Own = dict[str, Moments]
@@ -143,6 +144,7 @@ def _paired(own: Weighted) -> tuple[Off, ...]:
         variance = weights @ centred**2
         shift_error = np.sqrt(excess**2 @ centred**2)
         spread_error = np.sqrt(excess**2 @ (centred**2 - variance) ** 2)
+        sd = sd * _varies(array)
         found.append(_worst(site, mean - weights @ x, variance, sd, shift_error, spread_error))
     return tuple(one for one in found if one is not None)
 
@@ -158,8 +160,8 @@ def _compared(moments: Own, best: Weighted) -> tuple[Off, ...]:
         shift_error = np.sqrt(weights**2 @ centred**2 + own.mean_error**2)
         noise = weights**2 @ (centred**2 - variance) ** 2
         noise += (variance / own.variance * own.variance_error) ** 2
-        shift = own.mean - weights @ x
-        found.append(_worst(site, shift, variance, own.sd, shift_error, np.sqrt(noise)))
+        shift, sd = own.mean - weights @ x, own.sd * _varies(best.values[site])
+        found.append(_worst(site, shift, variance, sd, shift_error, np.sqrt(noise)))
     return tuple(one for one in found if one is not None)
 
 
@@ -175,9 +177,19 @@ def moved_off(judge: Against, moments: Own, moved: Drifted) -> tuple[Off, ...]:
         variance = x.var(axis=0)
         shift_error = np.sqrt(variance / size + own.mean_error**2)
         relative = np.sqrt(2 / size + (own.variance_error / own.variance) ** 2)
-        shift = own.mean - x.mean(axis=0)
-        found.append(_worst(site, shift, variance, own.sd, shift_error, variance * relative))
+        shift, sd = own.mean - x.mean(axis=0), own.sd * _varies(after[site])
+        found.append(_worst(site, shift, variance, sd, shift_error, variance * relative))
     return tuple(one for one in found if one is not None)
+
+
+def _varies(draws: np.ndarray) -> np.ndarray:
+    """Which elements are more than one number with its rounding, as the diagonal of a correlation
+    matrix is: such a one is neither far off nor narrow.
+    """
+    x = draws.reshape(len(draws), -1)
+    rounding = np.finfo(np.float32 if x.dtype == np.float32 else np.float64).eps
+    varies: np.ndarray = np.ptp(x, axis=0) > FIXED * rounding * np.abs(x).max(axis=0)
+    return varies
 
 
 def _narrower(chains: Off, heavy: Off) -> Off:

@@ -9,6 +9,7 @@ from scipy import special, stats
 from lowerbound.methods.hierarchy.surface import Solved
 
 Y = np.array([0.3, -0.5, 0.8, 0.1, -0.2, 0.4])
+SQUARES = float(Y @ Y)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,10 @@ def on_line(log_density, low, high, start=0.0):
 def at_zero(t):
     """The log scale of effects that may well be nil: its posterior piles up at zero."""
     scale = math.exp(t[0])
-    log_prior = stats.halfnorm.logpdf(scale)
-    return stats.norm.logpdf(Y, 0.0, math.hypot(scale, 1.0)).sum() + log_prior + t[0]
+    log_prior = 0.5 * math.log(2 / math.pi) - 0.5 * scale**2  # half-normal
+    variance = scale**2 + 1.0
+    log_likelihood = -0.5 * (SQUARES / variance + len(Y) * math.log(2 * math.pi * variance))
+    return log_likelihood + log_prior + t[0]
 
 
 def correlation(t):

@@ -12,7 +12,7 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.errors import PoorIntegralError
 from lowerbound.family.sparse import elimination, independent_sets
 from lowerbound.methods.hierarchy import hierarchies
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.parabolas import Parabolas
 
 ROWS, FIRSTS, SECONDS = 2000, 160, 90
 
@@ -116,7 +116,7 @@ def test_the_plan_says_so(monkeypatch):
 def test_estimates_that_tell_nothing_are_an_error(monkeypatch, stated, percent):
     """Of the start, where hopeless, and in the end."""
     monkeypatch.setattr(elimination, "MOST_DENSE", 20)
-    monkeypatch.setattr(GivenHyperparameters, "variance_error", lambda self, solved: stated)
+    monkeypatch.setattr(Parabolas, "variance_error", lambda self, solved: stated)
     text = (
         "The integral over 's_first', 's_second', 'sigma' is not to be trusted: the sds of centre, "
         f"a, b given these are estimated to {percent}% only, for too many effects meet each other, "

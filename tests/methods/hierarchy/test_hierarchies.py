@@ -81,6 +81,31 @@ def test_the_ladder_takes_it_and_says_so():
     assert fit.plan.cost is not None
 
 
+def by_logarithm(x, group, y=None):
+    b = numpyro.sample("b", dist.Normal(0.0, 2.0))
+    log_sd = numpyro.sample("log_sd", dist.Normal(-1.0, 1.0))
+    with numpyro.plate("groups", 5):
+        z = numpyro.sample("z", dist.Normal())
+    numpyro.sample("y", dist.Poisson(jnp.exp(b * x + jnp.exp(log_sd) * z[group])), obs=y)
+
+
+def by_scale(x, group, y=None):
+    b = numpyro.sample("b", dist.Normal(0.0, 2.0))
+    sd = numpyro.sample("sd", dist.LogNormal(-1.0, 1.0))
+    with numpyro.plate("groups", 5):
+        z = numpyro.sample("z", dist.Normal())
+    numpyro.sample("y", dist.Poisson(jnp.exp(b * x + (sd * z)[group])), obs=y)
+
+
+def test_a_scale_told_by_its_logarithm_is_integrated_too():
+    counts = np.random.default_rng(1).poisson(2.0, len(X))
+    one, other = (lb.fit(f, X, GROUP, counts, progress=False) for f in (by_logarithm, by_scale))
+    assert one.method == other.method == "Integrated()"
+    for site in ("b", "z"):
+        np.testing.assert_allclose(one.mean(site), other.mean(site), atol=0.02)
+        np.testing.assert_allclose(one.sd(site), other.sd(site), rtol=0.02)
+
+
 @pytest.mark.parametrize(("method", "said"), [(lb.CAVI(), True), (lb.Integrated(), False)])
 def test_a_plan_says_where_scales_are_independent_of_what_they_scale(method, said, capsys):
     written = WRITTEN["centred"]
@@ -207,8 +232,8 @@ def test_what_it_cannot_read_is_said():
         lb.fit(scales, np.ones((9, 30)), Y, method=lb.Integrated())
 
     def plain(x, y):
-        a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
-        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1] * x), obs=y)
+        a = numpyro.sample("a", dist.Uniform(-9, 9).expand([4]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=a[0] + a[1] * x + a[2] * x**2 + a[3]), obs=y)
 
     with pytest.raises(NoPredictorsError, match="no site sets a scale or a shape"):
         lb.fit(plain, X, (Y > 0) * 1.0, method=lb.Integrated())

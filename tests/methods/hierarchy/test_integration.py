@@ -9,8 +9,8 @@ import pytest
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.integration import integrate
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.surface import Solved
-from lowerbound.methods.hierarchy.uphill import Evaluated
 from lowerbound.run.walking import ended
 from tests.methods.hierarchy import surfaces
 

@@ -13,7 +13,7 @@ import pytest
 from lowerbound.compiled import quickly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.parabolas import surface_of
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.model import trace_model
 from tests.methods.hierarchy.written import WRITTEN
@@ -71,7 +71,7 @@ def test_the_terms_of_the_predictors_are_the_density(case):
 
 def test_slopes_by_theta_are_those_of_the_bound(case):
     _, one = case
-    surface = GivenHyperparameters.of(one)
+    surface = surface_of(one)
     t, _ = vectors(one, 5)
     here = surface(t, (), True)
     assert here is not None
@@ -90,7 +90,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
     written, one = case
     if not written.quadratic:
         return
-    surface = GivenHyperparameters.of(one)
+    surface = surface_of(one)
     t, z = vectors(one, 6)
     here = surface(t, (), False)
     assert here is not None
@@ -116,7 +116,7 @@ def test_the_bound_of_parabolas_is_the_log_evidence_given_theta(case):
     ],
 )
 def test_two_ways_to_write_one_model_have_the_same_surface(names):
-    surfaces = [GivenHyperparameters.of(read(name)) for name in names]
+    surfaces = [surface_of(read(name)) for name in names]
     t = np.array([-0.4, 0.2, 0.3])[: surfaces[0].predictors.dimension]
     values = [surface(t, (), False).value for surface in surfaces]
     exact = surfaces[0].predictors.is_quadratic
@@ -126,7 +126,7 @@ def test_two_ways_to_write_one_model_have_the_same_surface(names):
 def test_the_precision_of_a_field_has_entries_between_neighbours_alone():
     for name in ("area", "field_by_matrix"):
         one = read(name)
-        gram = GivenHyperparameters.of(one).gram
+        gram = surface_of(one).gram
         start = one.size - 12  # the field comes last
         inside = (gram.columns >= start) & (gram.rows != gram.columns)
         assert inside.sum() == 17, name
@@ -142,7 +142,7 @@ def test_expectations_of_predictors_that_meet_are_averages_over_draws_of_z(name)
     with jax.enable_x64(True):
         one = predictors_of(trace_model(written.program, (), written.data, None))
     assert one.lines > one.count
-    surface = GivenHyperparameters.of(one)
+    surface = surface_of(one)
     t, z = vectors(one, 3)
     rng = np.random.default_rng(1)
     root = 0.15 * (np.eye(one.size) + rng.normal(size=(one.size, one.size)) / np.sqrt(one.size))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,7 @@ class Conditioned:
     the same order, and may be left out where every node has its own.
     """
 
+    most_together: ClassVar[int] = 32  # every draw has a node's parameters: a matrix
     sites: tuple[str, ...]
     transforms: tuple[Transform, ...]
     inner: Variational

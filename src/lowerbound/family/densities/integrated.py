@@ -25,6 +25,7 @@ from numpyro.distributions import Distribution
 from lowerbound.compiled import quickly
 from lowerbound.family.densities.gridded import NodeMixture
 from lowerbound.family.densities.held_points import BANDWIDTH, COMPONENTS, FEWEST, HeldPoints
+from lowerbound.family.numerics.host_seeds import words
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]
@@ -58,7 +59,7 @@ class Integrated:
         self, parameters: Parameters, key: Array, shape: tuple[int, ...] = ()
     ) -> dict[str, Array]:
         """Independent draws of all sites, with leading axes `shape`."""
-        held, rng = self._held(parameters), np.random.default_rng(_words(key))
+        held, rng = self._held(parameters), np.random.default_rng(words(key))
         t = held.smoothed.sample(rng, math.prod(shape))
         vectors = held.given(t, rng)
         with jax.enable_x64(True):
@@ -259,10 +260,3 @@ def _by_element(transform: Any) -> Any:
     while hasattr(transform, "base_transform"):
         transform = transform.base_transform
     return transform
-
-
-def _words(key: Array) -> np.ndarray:
-    """The numbers of a random key."""
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        key = jax.random.key_data(key)
-    return np.asarray(key).ravel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 from jax import Array
@@ -22,6 +23,7 @@ class Product:
     program.
     """
 
+    most_together: ClassVar[int] = 96
     sites: tuple[str, ...]
     gaussian: UnconstrainedGaussian
     exact: MeanField

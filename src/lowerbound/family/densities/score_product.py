@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ class ScoreProduct:
     end are 0, 1, ... up to where q has no mass left.
     """
 
+    most_together: ClassVar[int] = 96
     sites: tuple[str, ...]
     inner: UnconstrainedGaussian
     compiled: dict[object, Any] = field(default_factory=dict, repr=False)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,7 @@ class UnconstrainedGaussian:
     "given", where present, replaces some of the data that the supports depend on.
     """
 
+    most_together: ClassVar[int] = 96
     coordinates: Coordinates
     data: Mapping[str, Any]
     compiled: dict[object, Any] = field(default_factory=dict, repr=False)

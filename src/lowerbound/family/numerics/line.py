@@ -84,7 +84,8 @@ def place(profiles: Callable[[Array], Array], batch: tuple[int, ...], dtype: np.
         rows = profiles(nodes)
         top = jnp.max(rows, axis=1, keepdims=True)
         fallen = rows - jnp.where(jnp.isfinite(top), top, 0)
-        counted = mesh.counted & _falls(fallen) & jnp.isfinite(top[:, 0])
+        # Judged anew: a net may know a narrow density at a single node, beside which it is zero.
+        counted = _falls(fallen) & jnp.isfinite(top[:, 0])
         share = _graded(nodes, _shares(nodes, fallen, counted.at[0].set(True)), PANELS)
         crowded = jnp.max(share, axis=0) * CELLS > 4 * jnp.sum(share, axis=0)
         return _Mesh(nodes, share, counted, ~crowded, mesh.round + 1)

@@ -65,6 +65,32 @@ class Paths(Distribution):  # type: ignore[misc]
         return CategoricalProbs(self.probs[..., step, :])
 
     @property
+    def likeliest(self) -> Array:
+        """The most likely path (Viterbi 1967), which need not have the likeliest states.
+
+        >>> first = jnp.log(jnp.array([0.4, 0.6]))
+        >>> steps = jnp.log(jnp.array([[[0.99, 0.01], [0.5, 0.5]]]))
+        >>> Paths(first, steps, jnp.array([[0.4, 0.6], [0.696, 0.304]])).likeliest.tolist()
+        [0, 0]
+        """
+
+        def back(ahead: Array, step: Array) -> tuple[Array, Array]:
+            scores = step + ahead[..., None, :]
+            return jnp.max(scores, axis=-1), jnp.argmax(scores, axis=-1)
+
+        steps = with_steps_first(self.log_steps, 3)
+        ahead, chosen = jax.lax.scan(back, jnp.zeros_like(self.log_first), steps, reverse=True)
+
+        def on(before: Array, table: Array) -> tuple[Array, Array]:
+            after = jnp.take_along_axis(table, before[..., None], axis=-1)[..., 0]
+            return after, after
+
+        start = jnp.argmax(self.log_first + ahead, axis=-1)
+        _, after = jax.lax.scan(on, start, chosen)
+        path = jnp.concatenate([start[None], after])
+        return jnp.moveaxis(path, 0, -1 if self.axis is None else self.axis)
+
+    @property
     def support(self) -> Any:
         """Whole numbers below the number of states."""
         states = self.log_first.shape[-1]

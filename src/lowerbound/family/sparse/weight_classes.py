@@ -88,23 +88,23 @@ class Reduced:
     def _diagonal(self) -> np.ndarray:
         return np.asarray(self.rows == self.columns)
 
-    def values(self, weights: np.ndarray) -> np.ndarray:
-        """The entries of A' W A, (nnz,)."""
+    def values(self, common: np.ndarray) -> np.ndarray:
+        """The entries of A' W A, (nnz,), from what is common to the weights of each class."""
         out = np.zeros(len(self.rows))
-        common = self.classes.common(weights)
         for place, product, omega in zip(self.places, self.products, common, strict=True):
             out[place] += omega * product
         return out
 
-    def spread(self, weights: np.ndarray, factor: AnyFactor) -> tuple[np.ndarray, np.ndarray]:
-        """Variances of the rows of A z, each the average of its class, and those of z.
+    def squares(self, z: np.ndarray) -> np.ndarray:
+        """The forms z' A' K A z of all classes, (classes,)."""
+        squares = self.classes.own * np.asarray(self.design @ z) ** 2
+        return np.bincount(self.classes.label + 1, squares, minlength=1 + len(self.products))[1:]
 
-        Averages weighted by the rows' own numbers, which is what sums over rows need.
-        """
-        variance = factor.variance()
-        common = self.classes.common(weights)
+    def traces(self, common: np.ndarray, factor: AnyFactor) -> tuple[np.ndarray, np.ndarray]:
+        """The traces of P^-1 A' K A of all classes, and the diagonal of P^-1, for P = A' W A."""
         crossing = [n for n, alone in enumerate(self._alone) if not alone]
         covariance = factor.covariance() if len(crossing) > 1 else None
+        variance = factor.variance() if covariance is None else covariance[self._diagonal]
         traces = np.zeros(len(common))
         for number, (place, product) in enumerate(zip(self.places, self.products, strict=True)):
             if self._alone[number]:
@@ -116,9 +116,7 @@ class Reduced:
             last = max(crossing, key=lambda n: len(self.products[n]))
             others = common @ traces - common[last] * traces[last]
             traces[last] = (len(variance) - others) / common[last]
-        own = np.bincount(self.classes.label + 1, self.classes.own)[1:]
-        averages = np.append(traces / own, 0.0)
-        return np.asarray(averages[self.classes.label]), variance
+        return traces, variance
 
     @cached_property
     def _alone(self) -> list[bool]:

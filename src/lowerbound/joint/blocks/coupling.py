@@ -15,6 +15,7 @@ from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.joint.terms.indices import Array, align, as_array, is_static, labels_of, unique
 from lowerbound.joint.terms.labelled import Constant, Factor, Term
+from lowerbound.joint.terms.normal import fuse
 from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import Poison, broadcast, dense, sites_of
 
@@ -45,8 +46,8 @@ def separate(
         distinct, equal = _split(entry.term, a, b)
         done_or_todo = Entry(entry.site, distinct)
         todo.append(done_or_todo)
-        if equal is not None:
-            todo.append(Entry(entry.site, equal))
+        if equal is not None:  # two functions of one element are one
+            todo.append(Entry(entry.site, fuse(equal, latents)))
     for entry in done:
         plain = [f for f in entry.term.latents if f.atom.projection is None]
         for site in {f.atom.site for f in plain}:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from lowerbound.run.walking import Standing
 BUDGET = 4000  # nodes
 REFINEMENTS = 6
 GAIN = 4.0  # by which half the spacing lessens the difference of even and odd nodes, at least
+NEARLY = 0.1  # nats: where a density is smooth, its square is the error of the sum
 ROUNDED = {1: 16, 2: 8, 3: 4}  # what the nodes along an axis are a multiple of
 
 
@@ -72,9 +74,10 @@ def refinements(
         lattice = filled(profile, lattice, budget, beyond) if beyond else lattice
         elbo = lattice.log_total(profile)
         seen.append(lattice.uneven(profile))
-        smooth = bool(seen[-1].max() < UNEVEN[len(sites)])
         # Half the spacing takes twice the nodes.
         room = lattice.complete and 2 * len(lattice.known) <= budget
+        wanted = UNEVEN[len(sites)] if room or not _is_smooth(seen) else NEARLY
+        smooth = bool(seen[-1].max() < wanted)
         last = not room or len(seen) > REFINEMENTS or allowance().over
         here = Gridded(tuple(sites), profile, lattice)
         if smooth or last or (_at_an_edge(seen) and lattice.apart(profile) < APART):
@@ -116,6 +119,12 @@ def _at_an_edge(seen: Sequence[np.ndarray]) -> bool:
     Where a density is smooth, their difference vanishes faster than any power of the spacing.
     """
     return len(seen) > 1 and bool(seen[-1].max() > seen[-2].max() / GAIN)
+
+
+def _is_smooth(seen: Sequence[np.ndarray]) -> bool:
+    """Whether half the spacing has paid along each axis that was refined, and one was."""
+    gains = [(now[np.argmax(then)], then.max() / GAIN) for then, now in pairwise(seen)]
+    return bool(gains) and all(now < wanted for now, wanted in gains)
 
 
 def _unconstrained(

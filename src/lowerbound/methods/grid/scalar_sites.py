@@ -27,17 +27,26 @@ SCALES = ("scale", "scale_tril", "covariance_matrix", "precision_matrix", "df")
 
 
 def scalars_to_condition(model: Model) -> list[str]:
-    """Scalar sites that do not enter like a Gaussian: scales (or their logs), shapes, lengths."""
+    """Scalar sites that do not enter like a Gaussian: scales (or their logs), shapes, bounds."""
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in model.local]
     if all(domain_of(model.latent[n]) is not REAL for n in scalars):
         return scalars
-    logs = sole_scales(model)
-    return [n for n in scalars if domain_of(model.latent[n]) is not REAL or n in logs]
+    curved = {*sole_scales(model), *bound_setters(model)}
+    return [n for n in scalars if domain_of(model.latent[n]) is not REAL or n in curved]
 
 
 def scale_setters(model: Model) -> list[str]:
     """The latent sites that the scale or shape of another latent site depends on."""
-    return _setters(model, lambda site, name, _: site in model.latent and name not in LOCATIONS)
+
+    def counts(site: str, parameter: str, _: set[str]) -> bool:
+        return site in model.latent and parameter not in (*LOCATIONS, "log_prob")
+
+    return _setters(model, counts)
+
+
+def bound_setters(model: Model) -> list[str]:
+    """The latent sites that bounds of other sites depend on: beyond these the density is zero."""
+    return _setters(model, lambda site, *_: site in model.bounded)
 
 
 def sole_scales(model: Model) -> list[str]:
@@ -73,14 +82,18 @@ def affordable(model: Model, chosen: Sequence[str], most: int = MOST_GIVEN) -> b
 
 
 def _setters(model: Model, counts: Callable[[str, str, set[str]], bool]) -> list[str]:
-    """The latent sites that some parameter of some site depends on, where these count."""
+    """The latent sites that some parameter of some site depends on, where these count.
+
+    Of a site that is known by its density alone, that is "log_prob".
+    """
     program = trace_program(model)
     depends = dependence(program.jaxpr.jaxpr)
     names = sorted(model.latent)
     found: set[str] = set()
     outputs = jax.tree.unflatten(program.outputs, depends)
     for site, record in outputs.items():
-        for parameter, inputs in record.get("parameters", {}).items():
+        whole = {"log_prob": record["log_prob"]} if "log_prob" in record else {}
+        for parameter, inputs in {**record.get("parameters", {}), **whole}.items():
             sources = {names[i] for i in inputs if i < len(names)}
             if counts(site, parameter, sources):
                 found |= sources
@@ -103,7 +116,15 @@ def size_of(model: Model, without: Sequence[str] = ()) -> int:
 
 
 def work_of(model: Model, rest: Sequence[str]) -> float:
-    """Multiplications in one solution of the Gaussian of the sites `rest`, roughly."""
-    size = sum(math.prod(model.latent[n].shape) for n in rest)
+    """Multiplications in one solution of the sites `rest`, the continuous ones a Gaussian."""
+    latent = [model.latent[n] for n in rest]
+    size = sum(math.prod(site.shape) for site in latent if site.support_values is None)
     data = sum(float(np.size(a)) for a in model.arguments.data.values())
-    return float(size) ** 3 + data * max(size, 1)
+    return float(size) ** 3 + data * max(size, 1) + states_of(model, rest)
+
+
+def states_of(model: Model, rest: Sequence[str]) -> float:
+    """The probabilities of all values of the discrete sites among `rest`."""
+    found = (model.latent[n] for n in rest)
+    values = ((site.shape, site.support_values) for site in found)
+    return float(sum(math.prod(shape) * len(v) for shape, v in values if v is not None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,18 +27,20 @@ from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
+from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
+from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.predictors import Predictors
-from lowerbound.methods.hierarchy.remainders import with_remainders
 from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.methods.hierarchy.without_hyperparameters import WithoutHyperparameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
 from lowerbound.result.posterior import History, Restart
 from lowerbound.run.check_input import check_observed_variance
-from lowerbound.run.planned import Trace
+from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
@@ -56,27 +59,33 @@ def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
     return problem.once(("predictors", names), lambda: predictors_of(problem.model, names))
 
 
-def surface_for(problem: Problem, predictors: Predictors) -> GivenHyperparameters:
+def surface_for(problem: Problem, predictors: Predictors) -> AnySurface:
     """L(t) of a problem, its pattern found once; raises TooDenseError."""
     key = ("given hyperparameters", predictors.theta)
-    return problem.once(key, lambda: GivenHyperparameters.of(predictors))
+    return problem.once(key, lambda: surface_of(predictors))
 
 
-def planned_hierarchy(problem: Problem, method: Integrated) -> Hierarchy:
+def planned_hierarchy(problem: Problem, method: Integrated) -> Planned[Any]:
     """The plan; raises where the program is no hierarchy."""
     model = problem.model
     for name in method.sites or ():
         if name not in model.latent:
             raise UnknownSiteError("Integrated got", name, tuple(model.latent))
     check_observed_variance(model)
-    return Hierarchy(problem, method)
+    with jax.enable_x64(True):
+        found = predictors_for(problem, tuple(method.sites or ()))
+        if found.theta:
+            return Hierarchy(problem, method)
+        if not found.all_real:
+            raise NoPredictorsError("no site sets a scale or a shape")
+        return WithoutHyperparameters(problem, surface_for(problem, found))
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """Where an integration stands. bound: of the integral as it was before it was corrected."""
 
-    surface: GivenHyperparameters
+    surface: AnySurface
     integral: Integral
     bound: float | None = None
 
@@ -90,12 +99,10 @@ class Hierarchy(Walking[Found]):
         self.problem, self.method = problem, method
         with jax.enable_x64(True):
             self.predictors = predictors_for(problem, tuple(method.sites or ()))
-            if not self.predictors.theta:
-                raise NoPredictorsError("no site sets a scale or a shape")
             self.plan = self._plan()
 
     @cached_property
-    def surface(self) -> GivenHyperparameters:
+    def surface(self) -> AnySurface:
         """L(t), with the pattern of the precision of z."""
         return surface_for(self.problem, self.predictors)
 
@@ -145,7 +152,7 @@ class Hierarchy(Walking[Found]):
         if not (integral.enough or integral.error < FAR or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
-        if self._is_cheap:
+        if self._is_cheap and isinstance(self.surface, GivenHyperparameters):
             integral = with_remainders(self.surface, integral)
         yield Standing(Found(self.surface, integral, bound), bound, stop)
 

@@ -18,7 +18,8 @@ class Integrated(Method):
     For programs whose density is a sum of functions of linear predictors of z, given scales,
     correlations and shapes theta, of which there may be fifteen: mixed models and generalised
     ones, random walks, splines. The precision of z has the zeros of the design. Where the terms
-    are Gaussian, q is the posterior, up to the integral over theta.
+    are Gaussian, q is the posterior, up to the integral over theta. A program without any theta, as
+    a chain of known variances, has one Gaussian of z.
 
     sites: what is integrated; by default what must be: all sites that are not real, and those
         that do not enter through a linear predictor.

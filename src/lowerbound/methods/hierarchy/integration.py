@@ -17,9 +17,9 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
-from lowerbound.methods.hierarchy.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.surface import Solved, Surface
-from lowerbound.methods.hierarchy.uphill import Evaluated
 from lowerbound.run.walking import told
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -30,6 +30,9 @@ ROUGH = 0.1  # nats: the error of the surrogate at a point left out; of a grid, 
 MOVED = 0.08  # sds that a mean of any function of theta may move from one size to the next
 NARROWLY = 0.016  # the same of two numbers, for which few more points are needed
 FINE = 0.02  # nats: where every point is foreseen so well, nothing need be compared
+# Errors of single points average out: times as rough is fine where the density has moved by so
+# little of what is allowed, and the evidence is known as well as that.
+ROUGHER, STEADY = 2.0, 0.5
 LOOKED_AT = 2048  # nodes at which two densities are compared
 POOR = 0.35  # efficiency of a proposal that is made anew
 LEAST = 0.1  # efficiency with which an answer is good
@@ -231,7 +234,13 @@ def _found(
     matter = np.exp(np.clip(squeezed - middle, -4.0, 2.0))
     dead = np.array([one.t for one in evaluated.known if not math.isfinite(one.value)])
     dead = frame.inward(dead) if len(dead) else np.zeros((0, s.shape[1]))
-    log_proposal = placed.proposal.log_prob(s) - placed.log_volume
+    log_density = placed.proposal.log_prob(s)
+    log_proposal = log_density - placed.log_volume
+    # Weights are of draws of q0; points of a climb may lie where it has next to no mass.
+    drawn = _ratios(placed, [one for one in own if math.isfinite(one.value)])
+    if len(drawn[0]):
+        least = float(placed.proposal.log_prob(drawn[0]).min())
+        matter = matter * np.exp(np.minimum(log_density - least, 0.0))
     earlier = None if before is None else before.interpolation
     places = frame.inward(placed.outward(s))
     interpolation = interpolate(
@@ -255,11 +264,10 @@ def _found(
     moved = math.inf
     if before is not None:
         moved = _moved(before.smoothed, smoothed)
-    drawn = _ratios(placed, [one for one in own if math.isfinite(one.value)])[1]
     even = s.shape[1] == 1  # a grid: its points are no draws
     k_hat = 0.0 if even else smoothed_weights(smoothed.log_weights)[1]
-    if not even and len(drawn) >= 25:
-        k_hat = max(k_hat, smoothed_weights(drawn)[1])
+    if not even and len(drawn[1]) >= 25:
+        k_hat = max(k_hat, smoothed_weights(drawn[1])[1])
     efficiency = smoothed.efficiency
     solved = tuple(alive[number] for number in kept)
     return Integral(
@@ -274,7 +282,11 @@ def _found(
         error=error,
         unknown=unknown,
         moved=moved,
-        enough=(rough < FINE or (rough < ROUGH * (2 if even else 1) and moved < 1.0))
+        enough=(
+            rough < FINE
+            or (rough < ROUGH * (2 if even else 1) and moved < 1.0)
+            or (rough < ROUGHER * ROUGH and moved < STEADY and error < FINE)
+        )
         and unknown < UNKNOWN
         and efficiency > LEAST
         and k_hat < HEAVY

@@ -42,6 +42,7 @@ NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
+ALONG = 7  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
@@ -125,6 +126,11 @@ class Predictors:
         return own.stop == own.start or self.coordinates.is_real(own.start)
 
     @property
+    def all_real(self) -> bool:
+        """Whether the coordinates of all sites are these sites themselves, without bounds."""
+        return not self.straight and all(map(self.is_real, (*self.theta, *self.z)))
+
+    @property
     def count(self) -> int:
         """How many predictors there are."""
         return self.parts.count
@@ -155,7 +161,7 @@ class Predictors:
         """The values of A's entries."""
         if self._fixed is not None:
             return self._fixed
-        return np.asarray(self._run("entries", self._entries, t))
+        return np.asarray(self.run("entries", self._entries, t))
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -169,11 +175,11 @@ class Predictors:
     def _fixed(self) -> np.ndarray | None:
         if not self.is_fixed:
             return None
-        return np.asarray(self._run("entries", self._entries, np.zeros(self.dimension)))
+        return np.asarray(self.run("entries", self._entries, np.zeros(self.dimension)))
 
     def at(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The predictors themselves; the offsets b(t) where z is 0."""
-        return np.asarray(self._run("at", self._at, t, z))
+        return np.asarray(self.run("at", self.lines_at, t, z))
 
     @cached_property
     def is_quadratic(self) -> bool:
@@ -221,16 +227,16 @@ class Predictors:
         return rule(max(1, self.joint.clusters.shape[1]))
 
     def _expected(self, t: np.ndarray, normals: Normals, narrow: float, nodes: Rule) -> Any:
-        return self._run("expected", self._moments, t, normals, narrow, nodes)
+        return self.run("expected", self._moments, t, normals, narrow, nodes)
 
     def by_theta(self, t: np.ndarray, normals: Normals, expected: Expected, law: Law) -> np.ndarray:
         """The derivative by t of the expected log p, with the law of z held fixed."""
         slopes = expected.slope, expected.curvature
-        return np.asarray(self._run("by theta", self._slope, t, normals, slopes, law, self._rule))
+        return np.asarray(self.run("by theta", self._slope, t, normals, slopes, law, self._rule))
 
     def slopes(self, t: np.ndarray, normals: Normals, places: np.ndarray) -> np.ndarray:
         """The derivative of every g by x, at mean + deviation x for each of the places x (n,)."""
-        return np.asarray(self._run("slopes", self._slopes, t, normals, places))
+        return np.asarray(self.run("slopes", self._slopes, t, normals, places))
 
     def slopes_along(
         self, t: np.ndarray, mean: np.ndarray, beside: Root, places: np.ndarray
@@ -240,16 +246,22 @@ class Predictors:
         What predictors are `beside` this, given x, has roots of their own.
         """
         nodes = rule(self.joint.clusters.shape[1], FEWER)
-        return np.asarray(self._run("along", self._slopes_along, t, mean, beside, places, nodes))
+        return np.asarray(self.run("along", self._slopes_along, t, mean, beside, places, nodes))
 
-    def values(self, t: np.ndarray, predictors: np.ndarray) -> np.ndarray:
-        """Log p at rows of predictors (n, count)."""
-        return np.asarray(self._run("values", self._log_ps, t, predictors))
+    def raised(self, t: np.ndarray, mean: np.ndarray, away: np.ndarray) -> np.ndarray:
+        """By how much the terms of clusters are larger at mean + away (n, count), (n, c).
+
+        They are known by their slopes alone, which are integrated along the way.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(ALONG)
+        way = 0.5 * (nodes + 1.0), 0.5 * weights
+        return np.asarray(self.run("raised", self._raised, t, mean, away, *way))
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
 
-    def _run(self, key: object, function: Callable[..., Any], t: np.ndarray, *args: Any) -> Any:
+    def run(self, key: object, function: Callable[..., Any], t: np.ndarray, *args: Any) -> Any:
+        """A function of t, the data and more, compiled once for all equal programs."""
         if key not in self.compiled:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
@@ -278,14 +290,15 @@ class Predictors:
         table = {id(atom): value for atom, value in zip(atoms, values, strict=True)}
         return jnp.concatenate(tape.run(steps, lambda atom: table.get(id(atom), 0.0), data.indices))
 
-    def _at(self, t: Array, data: Data, z: Array) -> Array:
+    def lines_at(self, t: Array, data: Data, z: Array) -> Array:
+        """The predictors, as a traced function of z."""
         env, begin = self._env(t, data.leaves), 0
         for name in self.parts.flat.inputs[len(self.theta) :][: len(self.z)]:
             env[name] = z[begin : begin + name.size].reshape(name.shape)
             begin += name.size
         return jnp.concatenate([jnp.ravel(v) for v in self._values(self.parts.cut, env)])
 
-    def _log_p(self, t: Array, data: Data, predictors: Array) -> Array:
+    def log_p(self, t: Array, data: Data, predictors: Array) -> Array:
         """Log p as a function of the predictors."""
         env, begin = self._env(t, data.leaves), 0
         for name in self.parts.cut:
@@ -302,7 +315,7 @@ class Predictors:
         root = rooted(data.joint, spread, together)
 
         def at(node: Array) -> tuple[Array, Array, tuple[Array, Array]]:
-            both = jax.value_and_grad(lambda p: self._log_p(t, data, p))
+            both = jax.value_and_grad(lambda p: self.log_p(t, data, p))
             value, gradient = both(mean + moved_by(data.joint, root, node))
             return value, gradient, turned_by(data.joint, -gradient, node)
 
@@ -313,7 +326,7 @@ class Predictors:
         return value + wider, gradient, curvature
 
     def _slopes(self, t: Array, data: Data, normals: Normals, places: Array) -> Array:
-        slope = jax.grad(lambda p: self._log_p(t, data, p))
+        slope = jax.grad(lambda p: self.log_p(t, data, p))
 
         def at(x: Array) -> Array:
             return jnp.asarray(normals.deviation * slope(normals.mean + normals.deviation * x))
@@ -324,7 +337,7 @@ class Predictors:
     def _slopes_along(
         self, t: Array, data: Data, mean: Array, beside: Root, places: Array, nodes: Rule
     ) -> Array:
-        slope = jax.grad(lambda p: self._log_p(t, data, p))
+        slope = jax.grad(lambda p: self.log_p(t, data, p))
         alone = Root(jnp.zeros_like(mean), beside.lower)
 
         def at(x: Array) -> Array:
@@ -336,8 +349,17 @@ class Predictors:
         found: Array = jax.lax.map(at, places)
         return found
 
-    def _log_ps(self, t: Array, data: Data, predictors: Array) -> Array:
-        found: Array = jax.lax.map(lambda p: self._log_p(t, data, p), predictors)
+    def _raised(
+        self, t: Array, data: Data, mean: Array, away: Array, shares: Array, weights: Array
+    ) -> Array:
+        slope = jax.grad(lambda p: self.log_p(t, data, p))
+
+        def at(move: Array) -> Array:
+            slopes = jax.vmap(lambda share: slope(mean + share * move))(shares)
+            own = jnp.append(move * (weights @ slopes), 0.0)[data.joint.clusters]
+            return own.sum(axis=1)
+
+        found: Array = jax.lax.map(at, away)
         return found
 
     def _slope(
@@ -354,16 +376,16 @@ class Predictors:
 
         def at(node: Array) -> Array:
             place = normals.mean + moved_by(data.joint, root, node)
-            return jnp.asarray(jax.grad(lambda t: self._log_p(t, data, place))(t))
+            return jnp.asarray(jax.grad(lambda t: self.log_p(t, data, place))(t))
 
         direct: Array = _averaged(at, nodes)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
-                return jnp.asarray(slope @ self._at(t, data, law.loc))
+                return jnp.asarray(slope @ self.lines_at(t, data, law.loc))
             values = self._entries(t, data)[data.joint.entry]
-            means = self._at(t, data, law.loc)
+            means = self.lines_at(t, data, law.loc)
             first, second, owner = law.pairs
             products = values[first] * values[second] * law.covariance
             return jnp.asarray(slope @ means - 0.5 * jnp.sum(curvature[owner] * products))

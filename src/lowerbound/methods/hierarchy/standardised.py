@@ -16,8 +16,8 @@ import numpy as np
 from lowerbound.family.numerics.smoothed import Placed
 from lowerbound.family.numerics.surrogate import Frame, linear_fall, skewed_fall
 from lowerbound.family.numerics.tabulated import Tabulated
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated, Summit, Walk
 from lowerbound.methods.hierarchy.surface import Solved
-from lowerbound.methods.hierarchy.uphill import Evaluated, Summit, Walk
 
 WIDER = 1.05  # the proposal, than what was seen
 KNOTS = 512  # of the proposal along an axis

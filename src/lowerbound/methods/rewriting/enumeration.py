@@ -22,15 +22,18 @@ from lowerbound.model.dependence import digest
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Row, outline
 from lowerbound.result.posterior import History, Restart
-from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
-from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.endless_counts import bounded, unbounded
+from lowerbound.rewrite.summing.enumerated import (
+    discrete_sites,
+    enumerated,
+    enumerated_from_zero,
+)
 from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
-FEWEST = 16  # values of a count at first
 EDGE = 1e-9  # the mass of the last of them that is neglected
 _compiled: Kept[Callable[..., Any]] = Kept(16)  # of equal programs
 
@@ -57,13 +60,7 @@ class Enumeration(Method):
                 f"lb.Enumeration sums over discrete sites alone; {quoted(rest)} {are} continuous.\n"
                 "Use method=lb.Gaussian(), which sums discrete sites out of log p beside them."
             )
-        return Enumerated(problem, summation_of(model))
-
-
-def summation_of(model: Model) -> Summation:
-    """The sums over all latent sites. Raises UnsupportedModelError where they are too many."""
-    counts = first_counts(model, unbounded(model), FEWEST)
-    return enumerated(bounded(model, counts) if counts else model)
+        return Enumerated(problem, enumerated_from_zero(model))
 
 
 def can_be_enumerated(model: Model) -> bool:
@@ -71,7 +68,7 @@ def can_be_enumerated(model: Model) -> bool:
     if not model.latent or len(discrete_sites(model)) < len(model.latent):
         return False
     try:
-        summation_of(model)
+        enumerated_from_zero(model)
     except UnsupportedModelError:
         return False
     return True

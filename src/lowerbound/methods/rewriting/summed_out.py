@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lowerbound.errors import UnsupportedModelError
+import jax
+import numpy as np
+
+from lowerbound.errors import CutCountsError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
 from lowerbound.family.densities.summed import Summed
+from lowerbound.family.variational import Parameters
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer
 from lowerbound.result.plan import Plan, Row
-from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.endless_counts import counts_of
+from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated_from_zero
 from lowerbound.rewrite.summing.finite import is_listable
 from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.run.method import Method
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 
+EDGE = 1e-6  # the mass of the last value of a count that is neglected
+
 
 def summed_out(problem: Problem, method: Method) -> Planned[Any]:
     """Fit q(theta) to the program with z summed out by a method; then z given theta is exact.
 
-    Raises UnsupportedModelError where z cannot be summed out.
+    Raises UnsupportedModelError where z cannot be summed out, and in the end CutCountsError where
+    counts need more values than were summed over.
     """
     try:
         summation, summed = summed_problem(problem)
@@ -33,8 +42,9 @@ def summed_out(problem: Problem, method: Method) -> Planned[Any]:
 
     def back(answer: Answer) -> Answer:
         q = answer.q
-        compiled = getattr(q.family, "compiled", {})
-        return replace(answer, q=replace(q, family=Summed(q.family, summation, compiled)))
+        family = Summed(q.family, summation, getattr(q.family, "compiled", {}))
+        _check_edges(family, q.parameters, counts_of(problem.model, summation.model))
+        return replace(answer, q=replace(q, family=family))
 
     return Carried(problem, inner, plan_summed(problem, summation, inner.plan), back)
 
@@ -43,7 +53,7 @@ def summed_problem(problem: Problem) -> tuple[Summation, Problem]:
     """How the discrete sites are summed out, and the problem of the program without them."""
 
     def find() -> tuple[Summation, Problem]:
-        summation = enumerated(problem.model)
+        summation = enumerated_from_zero(problem.model)
         if len(summation.names) == len(problem.model.latent):
             raise UnsupportedModelError(
                 f"All latent sites are discrete: {quoted(summation.names)}.\n"
@@ -53,6 +63,15 @@ def summed_problem(problem: Problem) -> tuple[Summation, Problem]:
         return summation, problem.of(summation.function, *summation.call)
 
     return problem.once("summed", find)
+
+
+def _check_edges(family: Summed, parameters: Parameters, counts: Mapping[str, int]) -> None:
+    """Raise CutCountsError where the last value of a count has mass: there may be more beyond."""
+    for name, count in counts.items():
+        with jax.enable_x64(True):
+            last = float(np.max(np.asarray(family.marginal(parameters, name).probs)[..., -1]))
+        if not last <= EDGE:
+            raise CutCountsError(name, count, last)
 
 
 def _way_out(model: Model) -> str:

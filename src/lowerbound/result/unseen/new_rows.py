@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from lowerbound.compiled import jit
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import curved_blocks, from_prior, narrowed
 from lowerbound.cost import mapped
-from lowerbound.errors import ArgumentError, NoObservedSiteError
+from lowerbound.errors import ArgumentError, NoObservedSiteError, ShapeError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
@@ -278,15 +279,21 @@ def predictive_draws(
 
     def run(value: Mapping[str, Array], key: Array, sight: Sight) -> dict[str, Array]:
         args, kwargs = arguments.call({**data, **arguments.seen(sight.names)})
-        program = Unobserved(function)
-        program = numpyro.handlers.substitute(program, data=dict(value))
+        free = numpyro.handlers.seed(Unobserved(function), jax.random.key(0))
+        program = numpyro.handlers.substitute(Unobserved(function), data=dict(value))
         with sight.mode():
             traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
                 *args, **kwargs
             )
+            shapes = jax.eval_shape(lambda: _values(numpyro.handlers.trace(free), args, kwargs))
         out = {}
         for name, site in traced.items():
-            if site["type"] != "sample" or name in value:
+            if site["type"] != "sample":
+                continue
+            if name in value:
+                asked, fitted = shapes[name].shape, np.shape(site["value"])
+                if len(asked) == len(fitted) and any(map(operator.gt, asked, fitted)):
+                    raise ShapeError.of_longer_series(name, np.shape(value[name]), asked)
                 continue
             if type(site["fn"]).__name__ == "Unit":
                 continue
@@ -303,3 +310,9 @@ def predictive_draws(
 
     with numpyro.validation_enabled(False):
         return some_sight(every, tuple(data))[0]
+
+
+def _values(program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all sampled sites of one run."""
+    traced = program.get_trace(*args, **kwargs).items()
+    return {name: site["value"] for name, site in traced if site["type"] == "sample"}

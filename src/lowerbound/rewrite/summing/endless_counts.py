@@ -30,6 +30,12 @@ def bounded(model: Model, counts: Mapping[str, int]) -> Model:
     return replace(model, sites=tuple(sites))
 
 
+def counts_of(model: Model, summed: Model) -> dict[str, int]:
+    """How many values each of these counts of a model has in what was summed over."""
+    found = {name: summed.latent[name].support_values for name in unbounded(model)}
+    return {name: len(values) for name, values in found.items() if values is not None}
+
+
 def first_counts(model: Model, names: Sequence[str], fewest: int = FEWEST) -> dict[str, int]:
     """Twice as many values as the largest count among the data, and some at least."""
     most = 0

@@ -16,12 +16,14 @@ from lowerbound.errors.wording import quoted
 from lowerbound.model.dependence import dependence
 from lowerbound.model.sites import Model, Site
 from lowerbound.rewrite.summing.chain import Chain
+from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
 from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
 from lowerbound.rewrite.summing.nested import Nested
 from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.rewrite.summing.trial import MOST_DENSITIES, Trial, tried
 
 MOST_STATES = 1000  # of the sites that are summed over together, in one row
+FEWEST = 16  # values of a count without an upper end, at first
 
 Parents = dict[str, frozenset[str]]
 
@@ -73,6 +75,19 @@ def enumerated(model: Model) -> Summation:
     if isinstance(found, str):
         raise UnsupportedModelError(found)
     return found
+
+
+def enumerated_from_zero(model: Model) -> Summation:
+    """As `enumerated`, with counts without an upper end on their first values.
+
+    Whoever asks has to see that the last of these values has no mass, or to take more of them.
+    """
+    counts = first_counts(model, unbounded(model), FEWEST)
+    if not counts:
+        return enumerated(model)
+    if "summation from zero" not in model.findings:
+        model.findings["summation from zero"] = bounded(model, counts)
+    return enumerated(model.findings["summation from zero"])
 
 
 def _enumerated(model: Model) -> Summation:

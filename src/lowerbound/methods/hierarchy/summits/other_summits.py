@@ -16,8 +16,8 @@ import numpy as np
 from lowerbound.family.numerics.smoothed import Placed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame
 from lowerbound.methods.hierarchy.standardised import density_along, placed_again, standardised
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated, Summit, climb
 from lowerbound.methods.hierarchy.surface import Solved
-from lowerbound.methods.hierarchy.uphill import Evaluated, Summit, climb
 
 WITHIN, CLOSE = 3.0, 5.0  # sds of a summit, and nats below it, where a climb would end there
 COUNTS = 4.0  # nats by which the mass of a summit may be less than that of the first

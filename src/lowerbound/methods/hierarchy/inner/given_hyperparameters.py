@@ -18,7 +18,6 @@ import numpy as np
 
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
-from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
 from lowerbound.methods.hierarchy.joint_terms import positive
 from lowerbound.methods.hierarchy.predictors import Expected, Law, Predictors
 from lowerbound.methods.hierarchy.surface import Solved
@@ -28,7 +27,6 @@ CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of i
 LIMIT = 60  # steps
 HALVINGS = 12
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
-LOOKED_AT = 5  # values of theta by which rows are told apart whose weights move together
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
 
@@ -63,7 +61,7 @@ class _Gaussian:
     spread: np.ndarray
     expected: Expected
     variance: np.ndarray
-    covariance: np.ndarray | None
+    covariance: np.ndarray
 
     @property
     def bound(self) -> float:
@@ -77,7 +75,7 @@ class GivenHyperparameters:
     """The surface L(t) of a program: a solution of z at every t."""
 
     predictors: Predictors
-    gram: Gram | Reduced
+    gram: Gram
     pattern: Pattern
 
     @classmethod
@@ -85,31 +83,22 @@ class GivenHyperparameters:
         """Find the pattern of P, and how it is eliminated."""
         one = predictors
         columns = one.columns[one.joint.entry]
-        gram = _reduced(one) or gram_pattern(one.joint.row, columns, one.lines, one.size)
+        gram = gram_pattern(one.joint.row, columns, one.lines, one.size)
         return cls(one, gram, Pattern.of(gram.rows, gram.columns, one.size, one.groups))
 
     @property
     def numbers(self) -> int:
         """How many a solution keeps: means, variances, and what next ones start from."""
-        own = 2 * self.predictors.size
-        if isinstance(self.gram, Reduced):
-            return own
-        return own + len(self.gram.rows) + self.predictors.count // 2
+        return 2 * self.predictors.size + len(self.gram.rows) + self.predictors.count // 2
 
     def precision(self, solved: Solved) -> np.ndarray:
-        """The entries of P of a solution, which keeps them only where they are not soon found."""
-        if len(solved.precision) or not isinstance(self.gram, Reduced):
-            return solved.precision
-        return self.gram.values(self._curvature(solved.t))
+        """The entries of P of a solution, which keeps them."""
+        return solved.precision
 
     def variance_error(self, solved: Solved) -> float:
         """The relative error of the variances of z, root mean square, at a solution."""
         factor = self.pattern.factor(self.precision(solved))
         return math.nan if factor is None else factor.variance_error
-
-    def _curvature(self, t: np.ndarray) -> np.ndarray:
-        """Of terms that are parabolas, at any predictors."""
-        return self.predictors.expected(t, *[np.zeros(self.predictors.count)] * 2).curvature
 
     def __call__(self, t: np.ndarray, starts: Sequence[Solved], slope: bool) -> Solved | None:
         """The solution at t; None where there is none."""
@@ -120,20 +109,15 @@ class GivenHyperparameters:
                 return None
             at = _At(t, entries, self._pairs(entries), offset)
             exact = self.predictors.is_quadratic
-            found = (
-                self._exactly(at)
-                if exact
-                else self._climbed(at, starts, CLOSELY if slope else TOLERANCE)
-            )
+            near = CLOSELY if slope or not len(t) else TOLERANCE  # the only solution may take long
+            found = self._exactly(at) if exact else self._climbed(at, starts, near)
             if found is None or not np.isfinite(found.bound):
                 return None
             by_theta = self._slope(at, found) if slope else None
             if by_theta is not None and not np.isfinite(by_theta).all():
                 return None
-            nothing = np.zeros(0)
-            precision = nothing if isinstance(self.gram, Reduced) else found.precision
-            spread = nothing if exact else found.spread.astype(np.float32)
-            law = found.loc, precision, found.variance
+            spread = np.zeros(0, np.float32) if exact else found.spread.astype(np.float32)
+            law = found.loc, found.precision, found.variance
             return Solved(t, found.bound, by_theta, *law, 0.5 * found.error, spread)
 
     def _exactly(self, at: _At) -> _Gaussian | None:
@@ -145,7 +129,7 @@ class GivenHyperparameters:
         if factor is None:
             return None
         loc = factor.solve(self._gathered(at, here.slope))
-        return self._at(at, loc, precision, factor, here.curvature)
+        return self._at(at, loc, precision, factor)
 
     def _climbed(self, at: _At, starts: Sequence[Solved], near: float) -> _Gaussian | None:
         """Newton's steps to the largest ELBO, but for what is as `near` to it."""
@@ -242,45 +226,29 @@ class GivenHyperparameters:
 
     def _pairs(self, entries: np.ndarray) -> Any:
         """The products of the entries of lines in pairs, found once where they are all the same."""
-        if isinstance(self.gram, Reduced):
-            return None
         if self.predictors.is_fixed:
             return self._fixed_pairs
         return self.gram.products(entries[self.predictors.joint.entry])
 
     @cached_property
     def _fixed_pairs(self) -> Any:
-        assert isinstance(self.gram, Gram)
         entries = self.predictors.entries(np.zeros(self.predictors.dimension))
         return self.gram.products(entries[self.predictors.joint.entry])
 
     def _products(self, at: _At, weights: np.ndarray) -> np.ndarray:
         """A' W A."""
-        if isinstance(self.gram, Reduced):
-            return self.gram.values(weights)
         return self.gram.values(at.products, weights)
 
     def _at(
-        self,
-        at: _At,
-        loc: np.ndarray,
-        precision: np.ndarray,
-        factor: AnyFactor,
-        weights: np.ndarray | None = None,
+        self, at: _At, loc: np.ndarray, precision: np.ndarray, factor: AnyFactor
     ) -> _Gaussian | None:
         """A Gaussian with all that follows from it; None where log p is not finite."""
-        mean, covariance = self._mean(at, loc), None
-        if isinstance(self.gram, Reduced):
-            assert weights is not None
-            spread, variance = self.gram.spread(weights, factor)
-        else:
-            covariance = factor.covariance()
-            if factor.error:  # estimates that do not err in the trace of P P^-1, as L does not
-                trace = float((self.gram.multiplicity * precision) @ covariance)
-                covariance = covariance * (len(loc) / trace)
-            spread = self.gram.quadratic(at.products, covariance)
-            variance = covariance[self.pattern.stage.diagonal]
-        spread = np.maximum(spread, 0.0)
+        mean, covariance = self._mean(at, loc), factor.covariance()
+        if factor.error:  # estimates that do not err in the trace of P P^-1, as L does not
+            trace = float((self.gram.multiplicity * precision) @ covariance)
+            covariance = covariance * (len(loc) / trace)
+        spread = np.maximum(self.gram.quadratic(at.products, covariance), 0.0)
+        variance = covariance[self.pattern.stage.diagonal]
         expected = self.predictors.expected(at.t, mean, spread)
         if not np.isfinite(expected.value):
             return None
@@ -289,42 +257,19 @@ class GivenHyperparameters:
 
     def _mean(self, at: _At, loc: np.ndarray) -> np.ndarray:
         one = self.predictors
-        if isinstance(self.gram, Reduced):
-            return np.asarray(at.offset + self.gram.design @ loc)
         products = at.entries * loc[one.columns]
         return at.offset + np.bincount(one.rows, products, minlength=one.count)
 
     def _gathered(self, at: _At, slope: np.ndarray) -> np.ndarray:
         one = self.predictors
-        if isinstance(self.gram, Reduced):
-            return np.asarray(self.gram.design.T @ slope)
         return np.bincount(one.columns, at.entries * slope[one.rows], minlength=one.size)
 
     def _slope(self, at: _At, found: _Gaussian) -> np.ndarray:
         gram, covariance = self.gram, np.zeros(0)
         pairs = (np.zeros(0, np.int32),) * 3
         if not self.predictors.is_fixed:
-            assert isinstance(gram, Gram)
-            assert found.covariance is not None
             covariance = (gram.multiplicity * found.covariance)[gram.place]
             pairs = gram.first, gram.second, gram.owner
         law = Law(found.loc, covariance, pairs)
         normals = self.predictors.normals(found.mean, found.spread)
         return self.predictors.by_theta(at.t, normals, found.expected, law)
-
-
-def _reduced(predictors: Predictors) -> Reduced | None:
-    """Sums over rows that are formed once, where weights and A allow it."""
-    one = predictors
-    if not (one.is_fixed and one.is_quadratic):
-        return None
-    rng = np.random.default_rng(2)
-    samples = []
-    still = np.zeros(one.count)
-    for _ in range(LOOKED_AT):
-        samples.append(one.expected(0.5 * rng.normal(size=one.dimension), still, still).curvature)
-    with np.errstate(all="ignore"):
-        classes = weight_classes(samples)
-    if classes is None:
-        return None
-    return reduced(one.rows, one.columns, one.entries(np.zeros(one.dimension)), one.size, classes)

@@ -6,7 +6,7 @@ expanded in Hermite polynomials they begin at the third. They are tabulated. Of 
 exp of the expected R of its own predictors given u corrects the density of u. What the bound misses
 is log E exp R: of groups of rows as far as one number of z says, the rest to second order. The
 covariances of functions of normals with a correlation c are sums over their Hermite coefficients of
-each order n times c^n (Mehler 1866); where predictors meet, draws have them.
+each order n times c^n (Mehler 1866); where predictors meet, weighed draws say all of it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
-from scipy.special import ndtri
 
-from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
-from lowerbound.methods.hierarchy.given_hyperparameters import GivenHyperparameters
+from lowerbound.family.numerics.smoothed import Smoothed
+from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.joint_terms import Normals, Root
+from lowerbound.methods.hierarchy.missed.small_groups import (
+    FARTHEST,
+    Groups,
+    Planes,
+    left,
+    normals,
+)
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
@@ -31,18 +37,14 @@ WEIGHTS = np.exp(-0.5 * PLACES**2) / np.exp(-0.5 * PLACES**2).sum()
 NODES = 7  # of what is beside a number of z in a predictor
 ORDERS = range(3, 8)  # of Hermite polynomials that the places resolve; the rest is as of the next
 AT_ONCE = 512  # rows whose correlations with others are held together
-DRAWS, FEWER = 4096, 1024
-MOST_NUMBERS = 1_000_000  # draws times curved predictors, from where on they are fewer
-EVENLY = 64  # numbers of z, up to which draws are of low discrepancy
 MOST = 1_000  # numbers of z, whose covariance is dense here
-FARTHEST = 20.0  # nats of a group of rows, beyond which a draw counts no more
 POINTS, MOST_POINTS = 14, 40  # values of theta at which it is looked at; of a single number
 FIRST = 3  # of them, that tell whether it matters
 RARE, COMMON = 1e-5, 3e-3  # mass of those that count, of a single number and of several
 NEAR = 0.1  # distance of those that are one, in standardised coordinates
 SMALLEST, BEYOND = 1e-6, 0.5  # nats; and logarithms beyond what was seen
 LEAST, SLIGHT = 0.03, 0.03  # nats that what is missed changes by, and sds, that move nothing
-STRAIGHT = 1e-7  # nats by which a parabola may be off
+STRAIGHT = 1e-4  # nats by which a parabola in a table is off: what it does is of second order
 MOST_ABSENT = 5.0  # nats, up to which what is missed is known well
 
 
@@ -152,28 +154,34 @@ def remainder(surface: GivenHyperparameters, solved: Solved) -> Remainder | None
     label = np.where(touched, touched.sum(axis=0), math.inf).argmin(axis=1)
     groups = along.only(label).sum_by(d)
     groups = groups[:, np.unique(label)]
-    alone = np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum()
-    apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
-    if len(clusters):
-        normal = _normal(DRAWS if DRAWS * len(touched) <= MOST_NUMBERS else FEWER, d)
-        whole = float(_left(one, solved.t, mean, half, normal).var())
+    alone = float(np.log(np.maximum(WEIGHTS @ np.exp(np.minimum(groups, FARTHEST)), 1e-300)).sum())
+    if not len(clusters):
+        apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
+        missed = alone + 0.5 * (_variance(table[:, curved], scaled) - apart)
+        return Remainder(missed, shift, stretch) if math.isfinite(missed) else None
+
+    def parts(away: np.ndarray) -> np.ndarray:
+        """R of every row, singles and clusters, at predictors `away` from their means."""
+        singles = _read(table[:, curved], away[:, curved] / sd[curved])
+        return np.concatenate([singles, left(one, solved.t, mean, half, away)], axis=1)
+
+    names, number = np.unique(label, return_inverse=True)
+    member = (number[:, None] == np.arange(len(names))) * 1.0
+    of_row = np.full(one.count + 1, -1)
+    of_row[curved] = number[: len(curved)]
+    of_row[clusters] = np.where(clusters >= 0, number[len(curved) :, None], -1)
+    planes = Planes.of(half, of_row[:-1])
+    drawn = parts(normals(len(touched), d) @ half)
+    if planes is None:
+        apart = float(np.sum(WEIGHTS @ groups**2 - (WEIGHTS @ groups) ** 2))
+        missed = alone + 0.5 * (float(drawn.sum(axis=1).var()) - apart)
     else:
-        whole = _variance(table[:, curved], scaled)
-    missed = float(alone) + 0.5 * (whole - apart)
+        found = Groups(planes, parts(planes.away) @ member, member.T @ touched > 0)
+        together = drawn @ member
+        common = float(together.sum(axis=1).var() - together.var(axis=0).sum())
+        shift, stretch = found.moments(unit, shift, stretch)
+        missed = found.missed + 0.5 * common
     return Remainder(missed, shift, stretch) if math.isfinite(missed) else None
-
-
-def _left(
-    one: Predictors, t: np.ndarray, mean: np.ndarray, half: np.ndarray, normal: np.ndarray
-) -> np.ndarray:
-    """R at draws: log p without its constant, linear and quadratic parts."""
-    pairs = one.joint.pairs
-    away = normal @ half
-    lines = np.concatenate([half, half[:, pairs[:, 0]] + half[:, pairs[:, 1]]], axis=1)
-    here = one.expected(t, mean, (lines**2).sum(axis=0))
-    bent = (normal @ lines) ** 2 @ here.curvature
-    found: np.ndarray = one.values(t, mean + away) - away @ here.slope + 0.5 * bent
-    return found
 
 
 def _table(slopes: np.ndarray, known: np.ndarray = PLACES) -> np.ndarray:
@@ -214,15 +222,6 @@ def _variance(table: np.ndarray, scaled: np.ndarray) -> float:
             power *= correlation
             total += float(own[some] @ (power @ own))
     return total
-
-
-def _normal(count: int, d: int) -> np.ndarray:
-    """Draws of a standard normal vector, each with its opposite; the same at every theta."""
-    if d <= EVENLY:
-        half = np.asarray(ndtri(low_discrepancy(count // 2, d, 5)))
-    else:
-        half = np.random.default_rng(5).standard_normal((count // 2, d))
-    return np.concatenate([half, -half])
 
 
 def _along(table: np.ndarray, touched: np.ndarray, correlation: np.ndarray) -> _Along:

@@ -1,0 +1,1 @@
+"""Climbs over the hyperparameters: to the nearest summit, and to others."""
