@@ -18,6 +18,7 @@ from lowerbound.result.verdicts import Verdict
 from lowerbound.trust.against import Moments
 from lowerbound.trust.corrections.cures import trusted
 from lowerbound.trust.estimates import _compared, _paired
+from lowerbound.trust.judging import judged
 from lowerbound.trust.weighing import weighted
 
 pytestmark = pytest.mark.judged
@@ -231,9 +232,10 @@ def test_rows_with_continuous_sites_of_their_own_are_not_judged():
 
     x = np.random.default_rng(0).normal(size=200)
     fit = fitted(effects, x, method=lb.SVI(batch_size=50, steps=5))
-    assert not fit.verdict.compared
-    text = "How far to trust the fit is not known: q was not compared with the posterior, as rows"
-    assert str(fit.verdict).startswith(text)
+    verdict = judged(fit, 1.0)
+    assert not verdict.compared
+    assert "rows have continuous sites of their own" in verdict.reason
+    assert verdict.advice == "Do not trust the fit"  # it did not converge either
     with pytest.raises(UnjudgedError, match="rows have continuous sites of their own \\('z'\\)"):
         lb.check(fit)
 

@@ -241,6 +241,7 @@ def test_what_log_p_raises_at_draws_costs_no_fit(monkeypatch):
     with pytest.warns(TrustWarning, match="not compared with the posterior"):
         fit = lb.fit(rate, np.array([30.0]), method=lb.Gaussian())
     assert not fit.verdict.compared
+    assert fit.verdict.advice == "How far to trust the fit is not known"
     assert fit.verdict.trust == "means"
     assert "RuntimeError" in fit.verdict.reason
 

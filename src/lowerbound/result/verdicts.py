@@ -69,7 +69,8 @@ class Verdict:
     @property
     def advice(self) -> str:
         """What to trust, in a few words."""
-        return ADVICE[self.trust] if self.compared else NOT_COMPARED
+        known = self.compared or self.trust != "means"
+        return ADVICE[self.trust] if known else NOT_COMPARED
 
     def record(self) -> dict[str, Any]:
         """As plain values, for files."""

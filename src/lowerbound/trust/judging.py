@@ -143,7 +143,7 @@ def _expected(judge: Against) -> float:
 def _unmeasured(fit: Fit, why: str, cure: str = "") -> Verdict:
     """What is known of a fit that was not compared with the posterior."""
     if not fit.converged:
-        return Verdict("nothing", f"{fit.stop_reason}; {why}", cure or NUTS)
+        return Verdict("nothing", f"{fit.stop_reason}; {why}", cure or NUTS, compared=False)
     if not cure and not fit.answer.taught:
         cure = "lb.check(fit)" if fit.whole else WHOLE
     reason = f"q was not compared with the posterior, as {why}"
