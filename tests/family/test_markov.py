@@ -210,3 +210,20 @@ def grid(y):
 def test_what_is_no_chain_keeps_its_factors(program):
     joint = multi_affine(trace_model(program, (Y,)))
     assert all(block.kind != "markov_chain" for block in joint.blocks)
+
+
+def test_a_law_of_paths_knows_its_likeliest():
+    rng = np.random.default_rng(3)
+    chain = MarkovChain((2,), 4, 3)
+    natural = {
+        "indicator": jnp.asarray(rng.normal(size=(2, 4, 3))),
+        "pair": jnp.asarray(rng.normal(size=(2, 3, 3, 3))),
+        "absent": jnp.zeros(2),
+    }
+    law = chain.marginals(natural)["z"]
+    paths = np.array(list(itertools.product(range(3), repeat=4)))
+    densities = law.log_prob(jnp.asarray(paths)[:, None])
+    best = paths[np.asarray(densities).argmax(axis=0)]
+    np.testing.assert_array_equal(law.likeliest, best)
+    np.testing.assert_array_equal(MarkovChain.likeliest(natural), best)
+    np.testing.assert_array_equal(law.on_axis(0).likeliest, best.T)
