@@ -116,4 +116,13 @@ def test_a_grid_of_gaussians_must_be_affordable():
     assert method(solved_growth, TIME, GROWN) == "Gaussian()"
     assert method(walk, np.linspace(-1, 1, 10)) == "Given(('log_sigma',), method=Gaussian())"
     assert method(walk, np.linspace(-1, 1, 50)) == "Gaussian()"
-    assert method(volatility, np.linspace(-1, 1, 10)) == "Gaussian()"
+    assert method(volatility, np.linspace(-1, 1, 10)) == "Integrated()"
+
+
+def test_a_real_number_that_meets_the_scale_of_the_data_is_integrated():
+    """q(mu) q(steps | mu) contains the Gaussian of all sites, so that its ELBO is no lower."""
+    y = np.linspace(-1, 1, 10)
+    fit = lb.fit(volatility, y)
+    whole = lb.fit(volatility, y, method=lb.Gaussian())
+    assert fit.method == "Integrated()"
+    assert fit.elbo > whole.elbo - 2 * whole.elbo_error
