@@ -221,3 +221,27 @@ def test_a_kink_is_no_parabola(centre):
         models = [trace_model(m, (x, y), {}) for m in (lasso, absolute, smooth)]
         found = [predictors_of(model).is_quadratic for model in models]
     assert found == [False, False, True]
+
+
+def test_a_solution_far_from_its_start_is_found_through_tails_that_curve_upwards():
+    """Student errors and a Student prior, ten scales from where the steps begin."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(6), 8)
+    y = 300.0 + 20.0 * rng.normal(size=6)[group] + 25.0 * rng.standard_t(5, size=48)
+
+    def program(y):
+        centre = numpyro.sample("centre", dist.StudentT(3.0, 290.0, 60.0))
+        tau = numpyro.sample("tau", dist.HalfNormal(40.0))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(40.0))
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([6]).to_event(1))
+        numpyro.sample("y", dist.StudentT(5.0, centre + tau * z[group], sigma), obs=y)
+
+    with jax.enable_x64(True):
+        one = predictors_of(trace_model(program, (y,), {}, None))
+    surface = surface_of(one)
+    places = [np.log([20.0, scale]) for scale in (5.0, 25.0, 100.0)]
+    for t in places:
+        found = surface(t, (), False)
+        assert found is not None
+        centre = found.loc[one.groups == one.z.index("centre")]
+        assert abs(centre - 300.0) < 30.0

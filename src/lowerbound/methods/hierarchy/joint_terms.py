@@ -144,13 +144,17 @@ def curved_by(known: Joint, root: Root, turned: tuple[Array, Array]) -> tuple[Ar
 
 
 def positive(known: Joint, curvature: np.ndarray, smallest: float) -> np.ndarray:
-    """Weights of lines whose blocks are positive: what is not is replaced by little."""
+    """Weights of lines whose blocks are positive: what is not has its sign changed.
+
+    In the tail of a Student law, say, a step by this curvature leads to about its middle; one by
+    next to none leads anywhere.
+    """
     clusters, pairs = known.clusters, known.pairs
     count, m = len(curvature) - len(pairs), clusters.shape[1]
     off = curvature[count:]
     diagonal = curvature[:count] + np.bincount(pairs.ravel(), np.repeat(off, 2), minlength=count)
-    least = smallest * max(float(diagonal.max(initial=0.0)), 1e-300)
-    found = np.maximum(diagonal, least)
+    least = smallest * max(float(abs(diagonal).max(initial=0.0)), 1e-300)
+    found = np.maximum(abs(diagonal), least)
     if len(clusters):
         number, slot = (np.zeros(count + 1, int) for _ in range(2))
         number[clusters], slot[clusters] = np.arange(len(clusters))[:, None], np.arange(m)
@@ -158,7 +162,7 @@ def positive(known: Joint, curvature: np.ndarray, smallest: float) -> np.ndarray
         blocks = np.eye(m) * np.append(diagonal, 1.0)[clusters][:, :, None]
         blocks[at] = blocks[at[0], at[2], at[1]] = off
         values, vectors = np.linalg.eigh(blocks)
-        blocks = (vectors * np.maximum(values, least)[:, None]) @ vectors.transpose(0, 2, 1)
+        blocks = (vectors * np.maximum(abs(values), least)[:, None]) @ vectors.transpose(0, 2, 1)
         padded = np.append(found, 0.0)
         padded[clusters] = np.diagonal(blocks, axis1=1, axis2=2)
         found, off = padded[:-1], blocks[at]
