@@ -98,7 +98,9 @@ FITS = {
     # whose codes and flat directions are looked at whatever rung is taken.
     "Eight schools": (zoo.SCHOOLS, 7),
     "Logistic regression": (zoo.LOGISTIC, 3),
-    "A black-box Gaussian": (zoo.BEND, 6),  # shapes, scales, density and prior of the vector u
+    # Shapes, scales, density and prior of the vector u; and its density twice for linear
+    # predictors, as a term that fits no factor may be a product with a scale.
+    "A black-box Gaussian": (zoo.BEND, 8),
 }
 
 

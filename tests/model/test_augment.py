@@ -249,7 +249,7 @@ def test_event_dimensions_and_observations_that_widen_the_site():
     }
 
 
-def test_masks_stay_on_the_site():
+def test_masks_stay_on_the_site_and_weights_that_nothing_reads_have_their_prior():
     keep = np.array([True, False, True])
     model = trace_model(
         augmented(regression, {"y": "scale-mixture"}), (np.ones((3, 2)), np.arange(3.0), keep)
@@ -257,8 +257,9 @@ def test_masks_stay_on_the_site():
     values = {"b": np.zeros(2), "y:weight": np.array([1.0, 2.0, 3.0])}
     density = model.run(values, model.arguments.data)
     assert float(density["y"].log_prob()[1]) == 0.0
-    assert float(density["y:weight"].log_prob()[1]) == 0.0
     assert float(density["y"].log_prob()[2]) != 0.0
+    prior = dist.Gamma(2.0, 2.0).log_prob(values["y:weight"])
+    np.testing.assert_allclose(density["y:weight"].log_prob(), prior, rtol=1e-6)
 
 
 def test_none_leaves_a_site_alone():

@@ -129,7 +129,12 @@ def _scales(case: Case) -> list[str]:
 
 
 def _multiplied(case: Case) -> bool:
-    """Whether a few numbers multiply what others say, as exp of the logarithm of a scale does."""
+    """Whether a few numbers multiply what others say, as exp of the logarithm of a scale does.
+
+    Then some terms fit no factor; where all do, there is no need to look.
+    """
+    if not case.structure.residuals:
+        return False
     try:
         found = predictors_for(case.problem)
     except NoPredictorsError:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["spare_sites", "without_masks"]
 
 PAIRS = 4  # of draws, between which the entries are exchanged
+MAXIMISED = "parameters"  # the argument of programs whose parameters are data
 
 
 def without_masks(
@@ -46,12 +47,17 @@ def without_masks(
 def spare_sites(found: Record, model: Model) -> tuple[str, ...]:
     """Continuous sites with a mask, of whose masked entries log p is no function.
 
-    They are exchanged between draws of the prior, which log p must not notice at all.
+    They are exchanged between draws of the prior, which log p must not notice at all. A density
+    that is raised to a power does not integrate to one, and a mask that moves is none of these.
     """
     chosen = [
         entry
         for entry in found.entries
-        if entry.mask is not None and entry.kind == "latent" and _is_continuous(found, entry)
+        if entry.kind == "latent"
+        and entry.mask is not None
+        and entry.scale is None
+        and found.is_settled(entry.mask, (MAXIMISED,))
+        and _is_continuous(found, entry)
     ]
     if not chosen:
         return ()

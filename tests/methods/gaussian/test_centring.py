@@ -181,14 +181,14 @@ def test_which_sites_have_a_location_and_a_scale():
         with numpyro.handlers.scale(scale=2.0):
             numpyro.sample("weighted", dist.Normal(0.0, tau))
         with numpyro.handlers.mask(mask=False):
-            numpyro.sample("masked", dist.Normal(0.0, tau))
+            masked = numpyro.sample("masked", dist.Normal(0.0, tau))
 
         def step(state, _):
             state = numpyro.sample("chain", dist.Normal(state, tau))
             return state, None
 
         scan(step, 0.0, None, length=3)
-        numpyro.sample("y", dist.Normal(location + scale, 1.0), obs=y)
+        numpyro.sample("y", dist.Normal(location + scale + masked, 1.0), obs=y)
 
     with jax.enable_x64(True):
         found = location_scale_sites(trace_model(many, (np.ones(3),)))

@@ -13,6 +13,7 @@ from lowerbound.methods.grid.profile import BATCH, Profile
 
 WIDE = 1.5  # widths of the lattice, that points around it are away from its top
 FARTHEST = 6  # widths, that another summit on the same lattice may be away
+NUDGED, ROUGH = 1e-6, 0.5  # cells, and nats: what changes so much by so little is rounding
 
 
 def nodes_beyond(profile: Profile, lattice: Lattice) -> tuple[Node, ...]:
@@ -33,6 +34,9 @@ def nodes_beyond(profile: Profile, lattice: Lattice) -> tuple[Node, ...]:
     around = top + (WIDE * ACROSS[k] * (2 * share - 1) * lattice.spacing) @ lattice.axes.T
     points = np.concatenate([images, around])
     values = profile.at(points)
+    again = profile.at(points + NUDGED * lattice.spacing @ lattice.axes.T)
+    with np.errstate(invalid="ignore"):  # where both are -inf
+        values = np.where(abs(values - again) < ROUGH, values, -np.inf)
     high = points[values > max(float(values.max()), height) - DROP[k]]
     places = np.rint(np.linalg.solve(lattice.axes, (high - lattice.origin).T).T / lattice.spacing)
     if len(places) and np.abs(places).max() > FARTHEST * ACROSS[k]:
