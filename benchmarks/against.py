@@ -119,6 +119,8 @@ def unjudged() -> Any:
     """A context without verdicts, where fits have them."""
     import lowerbound as lb
 
+    _ = lb.fit  # which imports what it needs
+
     computing = getattr(lb, "computing", None)
     knows = computing is not None and "verdicts" in inspect.signature(computing).parameters
     return computing(verdicts=False) if knows else contextlib.nullcontext()
@@ -132,6 +134,8 @@ def judged() -> bool:
 def compilation() -> dict[str, float]:
     """First fits of models of the zoo, all in one process: what is derived and compiled."""
     import lowerbound as lb
+
+    _ = lb.fit  # which imports what it needs
     from tests.models.zoo import CASES
 
     found: dict[str, float] = {}
@@ -173,6 +177,8 @@ def large_mixture() -> dict[str, float]:
 def sweeps(model: Any, x: np.ndarray, start: dict[str, np.ndarray], count: int) -> dict[str, float]:
     """The first fit, of one sweep, and a later one of many."""
     import lowerbound as lb
+
+    _ = lb.fit  # which imports what it needs
 
     def fit(most: int) -> None:
         lb.fit(model, x, method=lb.CAVI(init=start, tolerance=0.0, max_sweeps=most))

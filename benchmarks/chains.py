@@ -23,7 +23,7 @@ from numpyro.contrib.control_flow import scan
 from numpyro.infer import MCMC, NUTS
 from scipy.linalg import solveh_banded
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.timing import verdict
 
 WALK, NOISE, COEFFICIENT = 0.3, 1.0, 0.9

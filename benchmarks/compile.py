@@ -58,7 +58,7 @@ def measure(name: str) -> dict:
     """First fit, then a second one with other data of the same shapes."""
     import jax.monitoring
 
-    import lowerbound as lb
+    import lowerbound.names as lb
     from tests.models.zoo import CASES
 
     seconds: Counter[str] = Counter()

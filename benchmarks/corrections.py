@@ -59,7 +59,7 @@ def linear_response(
     port: Any, name: str, methods: dict[str, Any]
 ) -> list[tuple[str, Any, Any, float]]:
     """Of each method: errors before, after, and seconds of the correction over those of the fit."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     rows = []
     for label, method in methods.items():
@@ -86,7 +86,7 @@ def trajectories(port: Any, name: str) -> list[float] | None:
     from numpyro.diagnostics import effective_sample_size
     from numpyro.infer import MCMC, NUTS
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     fit = lb.fit(port.model, **port.data)
     kernel = NUTS(port.model)
@@ -137,7 +137,7 @@ def main() -> None:
     folder = Path(options.folder).resolve()
     sys.path.insert(0, str(folder))
     warnings.simplefilter("ignore")
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     ports = importlib.import_module("ports")
     index = json.loads((folder / "split.json").read_text("utf-8"))

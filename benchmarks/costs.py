@@ -39,7 +39,7 @@ def work(pipe: Any, source: str, name: str, folder: str) -> None:
     """Fit one program, cold, and send its row."""
     import jax
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     warnings.simplefilter("ignore")
     if source in LOADERS:

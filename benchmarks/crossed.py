@@ -73,7 +73,7 @@ def simulated(count: int) -> dict[str, Any]:
 
 def work(count: int) -> None:
     """One size."""
-    import lowerbound as lb
+    import lowerbound.names as lb
     from lowerbound.family.sparse import elimination
 
     data = simulated(count)

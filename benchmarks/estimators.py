@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks import images
 from benchmarks.timing import verdict
 from lowerbound.estimators import ARDRegression, GaussianMixture

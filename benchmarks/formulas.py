@@ -112,7 +112,7 @@ def wide(columns: dict[str, np.ndarray], family: str) -> dict[str, str]:
 
 def work(name: str, limit: float) -> None:
     """One data set."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     columns, matrix = loaded(name)
     ours, theirs, family, quadrature = CASES[name]

@@ -19,7 +19,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.timing import verdict
 
 D, CLUSTERS, MOST = 8, 12, 50

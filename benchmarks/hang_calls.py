@@ -15,7 +15,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
+import lowerbound.names as lb
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks import handwritten as hand
 from benchmarks import images
 from benchmarks.memory import peak_of_fit

@@ -138,7 +138,7 @@ def main() -> int:
     print(f"by {given.draws:,} draws: {direct:.3f} +- {error:.3f} nats", end="")
     print(f", {time.process_time() - began:.0f} s of the processor")
 
-    import lowerbound as lb
+    import lowerbound.names as lb
     from benchmarks.mixed import loaded
 
     model, data, _ = loaded("insteval")

@@ -18,7 +18,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
+import lowerbound.names as lb
 
 D, K = 16, 32
 TEST = 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks import images
 
 

@@ -130,7 +130,7 @@ def errors(fit: Any, reference: dict[str, Any]) -> tuple[float, str]:
 
 def work(name: str, with_nuts: bool, with_peers: bool, limit: float) -> None:
     """One row."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     model, data, reference = loaded(name)
 

@@ -24,7 +24,7 @@ Fit = Callable[[int], Callable[[set[str]], Found]]
 
 def lowerbound(port: Any) -> Fit:
     """`lb.fit`, automatic, in its own precision."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     forget("lowerbound")
     return lambda seed: partial(moments, lb.fit(port.model, **port.data, seed=seed))

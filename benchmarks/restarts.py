@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.timing import alternate, ratio, verdict
 from lowerbound.data import paper_mixture
 

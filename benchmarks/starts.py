@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks import images, restarts
 from lowerbound.data import paper_mixture
 

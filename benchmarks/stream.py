@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.large_mixture import mixture
 from benchmarks.parquet_set import columns, write
 

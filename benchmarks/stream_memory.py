@@ -23,7 +23,7 @@ BATCH = 8192
 
 CHILD = """
 import json, resource, sys, time
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.large_mixture import mixture
 from benchmarks.parquet_set import columns
 

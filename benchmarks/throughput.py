@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import lowerbound as lb
+import lowerbound.names as lb
 from benchmarks.large_mixture import D, K, mixture
 
 

@@ -22,7 +22,7 @@ def cases() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     found: dict[str, Case] = {}
     rng = np.random.default_rng(0)
@@ -189,7 +189,7 @@ def _scales(rng: np.random.Generator) -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def effects(y: Any) -> None:
         s = numpyro.sample("s", dist.HalfNormal(2.0))
@@ -222,7 +222,7 @@ def _batches(rng: np.random.Generator) -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def level(x: Any) -> None:
         m = numpyro.sample("m", dist.Normal(0.0, 10.0))

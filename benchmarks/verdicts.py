@@ -43,7 +43,7 @@ Reference = Mapping[str, tuple[float, float]]  # "beta[2,1]", from 0 -> mean and
 
 
 def methods() -> dict[str, Any]:
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     return {
         "auto": "auto",
@@ -141,7 +141,7 @@ def nuts_seconds(model: Any, data: Any) -> float:
 
 def cured(fit: Any, again: Callable[[], Any], reference: Reference) -> dict[str, Any]:
     """What the verdict's own cure makes of a fit, and its CPU seconds; `again` fits all rows."""
-    import lowerbound as lb
+    import lowerbound.names as lb
     from lowerbound.trust.corrections.cures import trusted
 
     began, better = time.process_time(), fit
@@ -162,7 +162,7 @@ def work(pipe: Any, kind: str, names: Sequence[str], cache: str, cure: str) -> N
     """Send a row for every fit of some models."""
     import jax
 
-    import lowerbound as lb
+    import lowerbound.names as lb
     from lowerbound.trust import judging
 
     spent: list[tuple[float, float]] = []
@@ -220,7 +220,7 @@ def flat(truth: Truth) -> Reference:
 
 def fitted(model: Any, data: Any, method: Any, precision: str | None = None) -> Any:
     """A fit with its verdict. A method that is a number fits so many rows, as if they were all."""
-    import lowerbound as lb
+    import lowerbound.names as lb
     from lowerbound.trust import judging
 
     if not isinstance(method, int):

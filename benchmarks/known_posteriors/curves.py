@@ -29,7 +29,7 @@ def _bent() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def funnel(y: Any) -> None:
         v = numpyro.sample("v", dist.Normal(0.0, 2.0))
@@ -104,7 +104,7 @@ def _tails() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     y = np.array([0.3, -0.9, 1.4, 0.2, 7.5, -0.4, 0.8, 1.1])
 
@@ -179,7 +179,7 @@ def _bounds() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def positive(y: Any) -> None:
         m = numpyro.sample("m", dist.HalfNormal(1.0))
@@ -222,7 +222,7 @@ def _cut() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def survival(t: Any, seen: Any) -> None:
         k = numpyro.sample("k", dist.Gamma(2.0, 1.0))
@@ -273,7 +273,7 @@ def _sparse() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     n = np.array([9, 0, 3, 0, 0, 1, 0, 0, 0, 2])
 
@@ -326,7 +326,7 @@ def _ridges() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     rng = np.random.default_rng(5)
 

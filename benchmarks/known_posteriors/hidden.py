@@ -29,7 +29,7 @@ def _chain() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     moves = np.array([[0.8, 0.2], [0.3, 0.7]])
 
@@ -63,7 +63,7 @@ def _change() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def change(y: Any) -> None:
         days = len(y)
@@ -100,7 +100,7 @@ def _rows() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def classes(y: Any) -> None:
         mu = numpyro.sample("mu", dist.Normal(jnp.array([-2.0, 2.0]), 1.0).to_event(1))
@@ -127,7 +127,7 @@ def _outliers() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def outliers(x: Any, y: Any) -> None:
         b = numpyro.sample("b", dist.Normal(0.0, 3.0))
@@ -157,7 +157,7 @@ def _wholly() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def alarm(call: Any) -> None:
         rain = numpyro.sample("rain", dist.Bernoulli(0.2))
@@ -187,7 +187,7 @@ def _regions() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def slab(y: Any) -> None:
         there = numpyro.sample("there", dist.Bernoulli(0.5))

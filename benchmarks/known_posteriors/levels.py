@@ -21,7 +21,7 @@ def _series() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def walk(y: Any) -> None:
         step = numpyro.sample("step", dist.HalfNormal(1.0))
@@ -55,7 +55,7 @@ def _volatile() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def volatile(y: Any) -> None:
         s = numpyro.sample("s", dist.HalfNormal(1.0))
@@ -106,7 +106,7 @@ def _functions() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     x = np.linspace(0, 4, 10)
     rng = np.random.default_rng(22)
@@ -143,7 +143,7 @@ def _effects() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     y, m = np.array([1, 5, 3, 8, 0, 4]), np.array([10, 9, 10, 10, 8, 10])
@@ -207,7 +207,7 @@ def _bounded() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     x = np.array([-2.0, -1.2, -0.7, 0.6, 1.1, 1.9])
     y = np.array([0, 0, 0, 1, 1, 1])
@@ -237,7 +237,7 @@ def _many() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     rng = np.random.default_rng(23)
     n = 100_000

@@ -32,7 +32,7 @@ def _mixtures() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def mixture(x: Any, k: int) -> None:
         w = numpyro.sample("w", dist.Dirichlet(jnp.ones(k)))
@@ -84,7 +84,7 @@ def _signs() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def factor(x: Any) -> None:
         w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([x.shape[1]]).to_event(1))
@@ -128,7 +128,7 @@ def _masses() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     def square(y: Any) -> None:
         z = numpyro.sample("z", dist.Normal(0.4, 1.0))
@@ -181,7 +181,7 @@ def _waves() -> dict[str, Case]:
     import numpyro
     import numpyro.distributions as dist
 
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     t = np.linspace(0, 6, 25)
     rng = np.random.default_rng(3)

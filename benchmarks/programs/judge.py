@@ -28,7 +28,7 @@ Emit = Callable[..., None]
 
 def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit) -> Any:
     """`lb.fit(model, *args, **kwargs)`, cold; its facts are emitted. None where it raised."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     model, kwargs = without_reserved(model, kwargs)
     jax.clear_caches()
@@ -90,7 +90,7 @@ def described(fit: Any) -> dict[str, Any]:
 
 def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit) -> None:
     """Seconds of `lb.explain` after the fit, and what it says, the costs of its rung included."""
-    import lowerbound as lb
+    import lowerbound.names as lb
 
     model, kwargs = without_reserved(model, kwargs)
     emit(phase="explain")
