@@ -10,10 +10,12 @@ so that A' W A, the slope by theta and the variances need nothing but lines.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -206,3 +208,15 @@ def _degree_five(m: int) -> tuple[np.ndarray, np.ndarray]:
                 nodes.append(one * np.eye(m)[i] + other * np.eye(m)[j])
                 weights.append(1.0 / 36.0)
     return np.array(nodes), np.array(weights)
+
+
+def averaged(at: Callable[[Array], Any], nodes: Rule) -> Any:
+    """The weighted sum of a function over the first nodes of a quadrature."""
+
+    def add(number: Array, total: Any) -> Any:
+        found = at(nodes.nodes[number])
+        return jax.tree.map(lambda a, b: a + nodes.weights[number] * b, total, found)
+
+    shapes = jax.eval_shape(at, nodes.nodes[0])
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    return jax.lax.fori_loop(0, nodes.used, add, zero)

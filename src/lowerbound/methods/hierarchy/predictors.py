@@ -23,6 +23,7 @@ from lowerbound.methods.hierarchy.joint_terms import (
     Normals,
     Root,
     Rule,
+    averaged,
     covariances,
     curved_by,
     joint,
@@ -320,7 +321,7 @@ class Predictors:
             return value, gradient, turned_by(data.joint, -gradient, node)
 
         # E[g''] = E[g' (eta - mean)] / variance: the derivative of what is averaged, kinks and all.
-        value, gradient, turned = _averaged(at, nodes)
+        value, gradient, turned = averaged(at, nodes)
         curvature, alone = curved_by(data.joint, root, turned)
         wider = 0.5 * jnp.sum(alone * (spread**2 - deviation**2))
         return value + wider, gradient, curvature
@@ -342,7 +343,7 @@ class Predictors:
 
         def at(x: Array) -> Array:
             place = mean + beside.deviation * x
-            expected = _averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
+            expected = averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
             own = jnp.append(beside.deviation * expected, 0.0)[data.joint.clusters]
             return own.sum(axis=1)
 
@@ -378,7 +379,7 @@ class Predictors:
             place = normals.mean + moved_by(data.joint, root, node)
             return jnp.asarray(jax.grad(lambda t: self.log_p(t, data, place))(t))
 
-        direct: Array = _averaged(at, nodes)
+        direct: Array = averaged(at, nodes)
 
         def moved(t: Array) -> Array:
             """How the laws of the predictors follow t: their means, and their variances."""
@@ -391,15 +392,3 @@ class Predictors:
             return jnp.asarray(slope @ means - 0.5 * jnp.sum(curvature[owner] * products))
 
         return jnp.asarray(direct + jax.grad(moved)(t))
-
-
-def _averaged(at: Callable[[Array], Any], nodes: Rule) -> Any:
-    """The weighted sum of a function over the first nodes of a quadrature."""
-
-    def add(number: Array, total: Any) -> Any:
-        found = at(nodes.nodes[number])
-        return jax.tree.map(lambda a, b: a + nodes.weights[number] * b, total, found)
-
-    shapes = jax.eval_shape(at, nodes.nodes[0])
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return jax.lax.fori_loop(0, nodes.used, add, zero)
