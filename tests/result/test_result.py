@@ -85,6 +85,9 @@ def test_draws_of_some_sites_leave_the_factors_of_others_alone(mixture_fit, monk
     assert set(some) == {"mu", "pi"}
     for site, draws in some.items():
         np.testing.assert_allclose(draws, every[site], rtol=1e-12)
+    # Nor are they drawn for a table of what rows share, or for rows that are new.
+    assert {name.split("[")[0] for name in fit.summary(draws=700).index} == {"pi", "tau", "mu"}
+    assert fit.predictive(np.zeros((2, 2)), K=3, draws=700)["x"].shape == (700, 2, 2)
 
 
 def test_log_predictive_of_a_regression_is_student_t(regression_fit):
