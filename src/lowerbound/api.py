@@ -147,9 +147,9 @@ def _carried_out(found: Chosen, progress: bool | None, keep: Keeper | None, bega
     """The fit of a plan, with what it was expected to take."""
     # Those that end by themselves do so after sweeps or rows that are all of use.
     limited = _limited(began) if found.rungs and found.method.limited else nullcontext()
+    work = expected(found) if found.rungs else None
     with limited:
         fitted = carry_out(found.planned, found.method, progress, keep)
-    work = expected(found) if found.rungs else None
     return replace(fitted, plan=replace(found.plan, work=work))
 
 
