@@ -17,10 +17,10 @@ from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
+from lowerbound.trust.central_widths import log_width_ratio
 from lowerbound.trust.drift import Drifted, drifted
 from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
 from lowerbound.trust.summits import Optima, Summit, other_summits
-from lowerbound.trust.tails import log_width_ratio
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import Kept, equations, jit, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quickly, settled, traced
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
@@ -182,7 +182,7 @@ def target_for(
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
-        closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
+        closed = traced(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)
@@ -194,7 +194,7 @@ def target_for(
     batch = found.batch
     if batch * found.numbers > ROUGHLY:
         with in_precision(dtype):
-            both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
+            both = traced(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
     return Target(coordinates, data, arguments, closed, dtype, batch, found, compiled)
 
