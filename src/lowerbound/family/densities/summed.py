@@ -15,7 +15,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
-from lowerbound.compiled import Kept, jit, quickly
+from lowerbound.compiled import Kept, jit, quickly, traced
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
@@ -140,9 +140,7 @@ class Summed:
     def _traced(self, theta: Values) -> ClosedJaxpr:
         """The log weights of states as a program of one theta and the data."""
         first = {n: a[0] for n, a in theta.items()}
-        return jax.make_jaxpr(self.summation.log_weights)(
-            first, self.summation.model.arguments.data
-        )
+        return traced(self.summation.log_weights)(first, self.summation.model.arguments.data)
 
     def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
         """The function of the log weights of states, theta, more and the data, jitted once.
@@ -174,7 +172,7 @@ class Summed:
 
         def program() -> _Program:
             # As a program by itself, which does not hold the data of the model that it was made of.
-            of_all, found = jax.make_jaxpr(partial(function, weights), return_shape=True)(*inputs)
+            of_all, found = traced(partial(function, weights), return_shape=True)(*inputs)
             count = max((len(array) for array in theta.values()), default=1)
             dear = count * numbers_computed(closed.jaxpr) > DEAR
             run = (jit if dear else quickly)(jaxpr_as_fun(of_all))
