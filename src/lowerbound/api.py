@@ -13,7 +13,7 @@ from typing import Any
 
 from lowerbound.compiled import heard
 from lowerbound.compute.computing import current
-from lowerbound.cost import AFFORDABLE, Stopwatch, at_most
+from lowerbound.cost import AFFORDABLE, Stopwatch, Work, at_most
 from lowerbound.errors import (
     BoundReachedError,
     CutCountsError,
@@ -148,10 +148,17 @@ def _carried_out(
     """The fit of a plan, with what it was expected to take."""
     # Those that end by themselves do so after sweeps or rows that are all of use.
     limited = _limited(watch) if found.rungs and found.method.limited else nullcontext()
-    work = expected(found) if found.rungs else None
     with limited:
         fitted = carry_out(found.planned, found.method, progress, keep)
-    return replace(fitted, plan=replace(found.plan, work=work))
+    return replace(fitted, plan=replace(found.plan, work=_foreseen(found)))
+
+
+def _foreseen(found: Chosen) -> Work | None:
+    """What the fit was expected to take; afterwards, when most of its counts are known."""
+    try:
+        return expected(found) if found.rungs else None
+    except Exception:  # whatever goes wrong with an estimate, the fit is not lost
+        return None
 
 
 def _limited(watch: Stopwatch) -> AbstractContextManager[None]:
