@@ -21,9 +21,9 @@ from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
-from lowerbound.methods.hierarchy.reading.from_levels import FromLevels
-from lowerbound.methods.hierarchy.reading.levels import NoLevelsError, Places, in_levels
 from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
+from lowerbound.methods.hierarchy.reading.recurring.levels import NoLevelsError, Places, in_levels
 from lowerbound.methods.hierarchy.reading.splitting import split
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest

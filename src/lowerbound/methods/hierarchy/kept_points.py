@@ -16,7 +16,7 @@ from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.methods.hierarchy.integration import Integral
-from lowerbound.methods.hierarchy.reading.from_levels import FromLevels
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 

@@ -33,7 +33,7 @@ from lowerbound.methods.hierarchy.joint_terms import (
     turned_by,
 )
 from lowerbound.methods.hierarchy.reading.flat_program import Name
-from lowerbound.methods.hierarchy.reading.from_levels import FromLevels
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.reading.splitting import Split
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
@@ -190,7 +190,7 @@ class Predictors:
         def log_p(t: Array, data: Data, z: Array) -> Array:
             return self.log_p(t, data, self.lines_at(t, data, z))
 
-        return float(self.run("density", log_p, t, z))
+        return float(self.run("density of coordinates", log_p, t, z))
 
     @cached_property
     def is_quadratic(self) -> bool:

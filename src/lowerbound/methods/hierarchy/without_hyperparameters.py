@@ -58,7 +58,10 @@ class WithoutHyperparameters(Walking[Solved]):
         own = place
         if one.back is not None:
             made = Mixing(one.back.matrix(place.t))
-            own, mixing = unmade(place, made, one.back, pattern, precision), mixing_parameters([made])
+            own, mixing = (
+                unmade(place, made, one.back, pattern, precision),
+                mixing_parameters([made]),
+            )
         parameters = {
             "loc": own.loc,
             "variance": own.variance,

@@ -28,7 +28,7 @@ from lowerbound.methods.hierarchy.reading.dependence_kinds import (
 )
 from lowerbound.methods.hierarchy.reading.element_maps import MOVED, placed_inputs
 from lowerbound.methods.hierarchy.reading.flat_program import Name, Operation, opened
-from lowerbound.methods.hierarchy.reading.loops import Loop, opened_loop, running_sum
+from lowerbound.methods.hierarchy.reading.recurring.loops import Loop, opened_loop, running_sum
 
 
 def _right_sides(one: Any) -> Sequence[int]:
@@ -66,9 +66,7 @@ class Plain:
     owners: tuple[int, ...] = ()
 
 
-def in_plain_terms(
-    closed: ClosedJaxpr, z: Collection[int], without: Collection[int] = ()
-) -> Plain:
+def in_plain_terms(closed: ClosedJaxpr, z: Collection[int], without: Collection[int] = ()) -> Plain:
     """The same program in plain terms; `z` are the positions of the inputs that are z.
 
     without: the numbers of the loops and sums that have no levels.
@@ -161,7 +159,8 @@ class _Pass:
         loop: Loop | None = None
         if one.primitive.name == "scan":
             touched = [value.kind != DATA for value in given]
-            loop = opened_loop(one.params, touched, number not in self.without)
+            arrays = [value.array for value in given]
+            loop = opened_loop(one.params, touched, arrays, number not in self.without)
         elif given[0].kind == AFFINE and number not in self.without:
             loop = running_sum(one.params, aval.shape, aval.dtype)
         if loop is None:

@@ -19,7 +19,7 @@ from lowerbound.methods.hierarchy.reading.affine_maps import Entries, Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kinds_of
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
-from lowerbound.methods.hierarchy.reading.levels import Places
+from lowerbound.methods.hierarchy.reading.recurring.levels import Places
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from lowerbound.joint.rules.scans import Scan
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kind_of, kinds_of
 from lowerbound.methods.hierarchy.reading.flat_program import flattened
-from lowerbound.methods.hierarchy.reading.recurrences import recurrence
+from lowerbound.methods.hierarchy.reading.recurring.recurrences import recurrence
 
 MOST_UNROLLED = 3_000  # operations
 
@@ -39,14 +39,14 @@ class Loop:
 
 
 def opened_loop(
-    params: Mapping[str, Any], touched: Sequence[bool], with_levels: bool
+    params: Mapping[str, Any], touched: Sequence[bool], inputs: Sequence[Any], with_levels: bool
 ) -> Loop | None:
     """A scan, some of whose inputs are `touched` by z, opened; None where it stays a loop."""
     scan = _Scan(params, touched)
     order = scan.order()
     if order is not None:
         return Loop(lambda *inputs: scan.side_by_side(order, inputs))
-    apart = recurrence(scan)
+    apart = recurrence(scan, inputs)
     if apart is not None and (with_levels or not apart.levels):
         return Loop(apart.run, apart.levels)
     if scan.is_affine:

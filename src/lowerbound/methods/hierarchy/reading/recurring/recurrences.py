@@ -18,29 +18,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.joint.rules.scans import Scan
-from lowerbound.methods.hierarchy.reading.element_maps import (
-    ELEMENTWISE,
-    MOVED,
-    moved,
-    moved_inputs,
-    placed_inputs,
-)
 from lowerbound.methods.hierarchy.reading.flat_program import (
     Atom,
     FlatProgram,
     Known,
     Name,
-    Operation,
     flattened,
+)
+from lowerbound.methods.hierarchy.reading.recurring.element_origins import (
+    Origins,
+    constants,
+    reached_elements,
 )
 
 MOST_ELEMENTS = 200  # that are handed on
-ALONG_AXES = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
 
 
-def recurrence(scan: Scan) -> Recurrence | None:
-    """A scan by its elements; None where it hands on too many, or something that is a constant."""
-    found = Recurrence(scan, flattened(scan.body))
+def recurrence(scan: Scan, inputs: Sequence[Any] = ()) -> Recurrence | None:
+    """A scan by its elements; None where it hands on too many, or something that is a constant.
+
+    inputs: those of the scan; such as are known say which elements a matrix moves.
+    """
+    flat = flattened(scan.body)
+    fixed = zip(flat.inputs[: scan.fixed], inputs, strict=False)
+    known = {n: np.asarray(x) for n, x in fixed if not isinstance(x, jax.core.Tracer)}
+    found = Recurrence(scan, flat, known)
     if found.size > MOST_ELEMENTS:
         return None
     if any(isinstance(found.flat.outputs[slot], Known) for slot in found.slots):
@@ -50,10 +52,11 @@ def recurrence(scan: Scan) -> Recurrence | None:
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
-    """A scan whose touched slots are taken apart into elements."""
+    """A scan whose touched slots are taken apart into elements. known: inputs with a value."""
 
     scan: Scan
     flat: FlatProgram
+    known: Mapping[Name, np.ndarray]
 
     @cached_property
     def slots(self) -> list[int]:
@@ -72,8 +75,12 @@ class Recurrence:
         return sum(name.size for name in self.carried)
 
     @cached_property
-    def _origins(self) -> _Origins:
-        return _Origins.of(self.flat)
+    def _origins(self) -> Origins:
+        return Origins.of(self.flat, self._constant)
+
+    @cached_property
+    def _constant(self) -> dict[Name, np.ndarray]:
+        return constants(self.flat, self.known)
 
     @cached_property
     def _before(self) -> np.ndarray:
@@ -103,7 +110,7 @@ class Recurrence:
     @cached_property
     def _needs(self) -> dict[Name, set[Name]]:
         """The roots of earlier steps that each is computed from."""
-        reached = _reached(self.flat, self.carried)
+        reached = reached_elements(self.flat, self.carried, self._constant)
         found = {}
         for root in self.roots:
             elements = np.flatnonzero(reached[root].reshape(-1, self.size).any(axis=0))
@@ -205,123 +212,12 @@ class Recurrence:
             offsets[name] = begin
             begin += steps * name.size
         made = self._before < 0
-        base = np.array([offsets[n] + p if m else 0 for (n, p), m in zip(self._made, made)])
-        stride = np.array([n.size if m else 0 for (n, _), m in zip(self._made, made)])
+        base = np.array(
+            [offsets[n] + p if m else 0 for (n, p), m in zip(self._made, made, strict=True)]
+        )
+        stride = np.array([n.size if m else 0 for (n, _), m in zip(self._made, made, strict=True)])
         found = np.empty((steps, self.size), int)
         found[0] = np.arange(self.size)
         for t in range(1, steps):
             found[t] = np.where(made, base + (t - 1) * stride, found[t - 1][self._before])
         return np.split(found, np.cumsum([name.size for name in self.carried])[:-1], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Origins:
-    """Where the elements of every value come from, as far as they are only moved."""
-
-    codes: dict[Name, np.ndarray]
-    names: list[Name]
-    starts: np.ndarray
-
-    @classmethod
-    def of(cls, flat: FlatProgram) -> _Origins:
-        codes: dict[Name, np.ndarray] = {}
-        names: list[Name] = []
-        starts: list[int] = []
-        constant = _constants(flat)
-        count = 0
-
-        def anew(name: Name) -> np.ndarray:
-            nonlocal count
-            names.append(name)
-            starts.append(count)
-            count += name.size
-            return np.arange(count - name.size, count).reshape(name.shape)
-
-        for name in flat.inputs:
-            codes[name] = anew(name)
-        for one in flat.operations:
-            found = _taken(one, codes, constant)
-            for number, name in enumerate(one.outputs):
-                own = anew(name)
-                codes[name] = own if found is None else np.where(found[number] < 0, own, found[number])
-        return cls(codes, names, np.array(starts))
-
-    def place(self, code: int) -> tuple[Name, int]:
-        """The value that an element comes from, and the place in it."""
-        number = int(np.searchsorted(self.starts, code, side="right")) - 1
-        return self.names[number], int(code - self.starts[number])
-
-
-def _taken(
-    one: Operation, codes: Mapping[Name, np.ndarray], constant: Mapping[Name, np.ndarray]
-) -> list[np.ndarray] | None:
-    """The elements that an operation moves; None where it does more."""
-    if one.kind == "convert_element_type" and isinstance(one.inputs[0], Name):
-        same = one.inputs[0].dtype == one.outputs[0].dtype
-        return [codes[one.inputs[0]]] if same else None
-    if one.kind not in MOVED:
-        return None
-    arrays: list[Any] = []
-    own = set(moved_inputs(one))
-    for number, atom in enumerate(one.inputs):
-        if number in own:
-            arrays.append(np.full(atom.shape, -1) if isinstance(atom, Known) else codes[atom])
-        elif isinstance(atom, Known) or atom in constant:
-            arrays.append(atom.value if isinstance(atom, Known) else constant[atom])
-        else:
-            return None
-    return moved(one, arrays)
-
-
-def _constants(flat: FlatProgram) -> dict[Name, np.ndarray]:
-    """The places of moves that no input is in."""
-    makers, fixed, wanted = flat.makers, set[Name](), list[Name]()
-    for one in flat.operations:
-        if all(isinstance(atom, Known) or atom in fixed for atom in one.inputs):
-            fixed.update(one.outputs)
-        if one.kind in MOVED:
-            wanted += [a for n in placed_inputs(one) if isinstance(a := one.inputs[n], Name)]
-    wanted = [name for name in dict.fromkeys(wanted) if name in fixed]
-    with jax.ensure_compile_time_eval():
-        return dict(zip(wanted, map(np.asarray, flat.values(wanted, {}, makers)), strict=True))
-
-
-def _reached(flat: FlatProgram, carried: Sequence[Name]) -> dict[Name, np.ndarray]:
-    """The elements of what is carried that each element of a value may depend on: (..., elements)."""
-    size = sum(name.size for name in carried)
-    found = {name: np.zeros((*name.shape, size), bool) for name in flat.inputs}
-    begin, constant = 0, _constants(flat)
-    for name in carried:
-        own = np.zeros((name.size, size), bool)
-        own[np.arange(name.size), begin + np.arange(name.size)] = True
-        found[name] = own.reshape((*name.shape, size))
-        begin += name.size
-
-    def of(atom: Atom) -> np.ndarray:
-        return found[atom] if isinstance(atom, Name) else np.zeros((*atom.shape, size), bool)
-
-    for one in flat.operations:
-        given = [of(atom) for atom in one.inputs]
-        shape = one.outputs[0].shape
-        numbers, starts = {}, np.cumsum([0] + [atom.size for atom in one.inputs])
-        for atom, start in zip(one.inputs, starts, strict=False):
-            if isinstance(atom, Name):
-                numbers[atom] = start + np.arange(atom.size).reshape(atom.shape)
-        taken = _taken(one, numbers, constant)
-        if taken is not None:
-            rows = np.concatenate([array.reshape(-1, size) for array in given])
-            for name, own in zip(one.outputs, taken, strict=True):
-                found[name] = rows[np.maximum(own, 0)] & (own >= 0)[..., None]
-        elif one.kind in ELEMENTWISE:
-            whole = np.zeros((*shape, size), bool)
-            for array in given:
-                whole = whole | array
-            found |= dict.fromkeys(one.outputs, whole)
-        elif one.kind in ALONG_AXES:
-            found[one.outputs[0]] = given[0].any(axis=tuple(one.params["axes"]))
-        else:
-            every = np.zeros(size, bool)
-            for array in given:
-                every |= array.reshape(-1, size).any(axis=0)
-            found |= {n: np.broadcast_to(every, (*n.shape, size)) for n in one.outputs}
-    return found

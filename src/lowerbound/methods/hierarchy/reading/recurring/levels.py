@@ -46,9 +46,7 @@ class InLevels:
     back: ClosedJaxpr
 
 
-def in_levels(
-    plain: Plain, theta: int, sites: Sequence[bool], places: Places
-) -> InLevels:
+def in_levels(plain: Plain, theta: int, sites: Sequence[bool], places: Places) -> InLevels:
     """The program with levels as coordinates; the first inputs are `theta` sites, then z.
 
     sites: whether each of those of z may have others in its place. Raises NoLevelsError.
