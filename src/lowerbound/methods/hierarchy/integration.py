@@ -131,7 +131,7 @@ def integrate(
     found = yield from told(climbing, lambda _: progress("climb"))
     placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
-    count, ways_out = 0, bool(others) and len(start) > 1
+    count, ways_out = 0, len(others) > 0 and len(start) > 1
     for places in _rounds(len(start), points, fewest):
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
