@@ -233,3 +233,51 @@ def test_draws_of_a_season_have_its_moments(fit):
         # 5 standard errors: one in 10^5 such tests fails by chance
         assert (abs(off) < 5 * sd / np.sqrt(2000)).all()
         assert_allclose(np.asarray(draws[name]).std(axis=0), sd, rtol=5 / np.sqrt(4000))
+
+
+def local_trend(y):
+    a = numpyro.sample("a", dist.HalfNormal(1.0))
+    b = numpyro.sample("b", dist.HalfNormal(0.3))
+    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+
+    def step(state, y):
+        level, slope = state
+        level = numpyro.sample("level", dist.Normal(level + slope, a))
+        slope = numpyro.sample("slope", dist.Normal(slope, b))
+        numpyro.sample("y", dist.Normal(level, noise), obs=y)
+        return (level, slope), None
+
+    scan(step, (0.0, 0.0), y)
+
+
+def trend_density(y, a, b, noise):
+    """Log p(y) at arrays of scales, by the Kalman filter."""
+    total, level, slope = (np.zeros(np.broadcast_shapes(a.shape, b.shape, noise.shape)),) * 3
+    ll = ls = ss = total
+    for value in y:
+        level, ll, ls, ss = level + slope, ll + 2 * ls + ss + a**2, ls + ss, ss + b**2
+        spread, error = ll + noise**2, value - level
+        total = total + norm.logpdf(error, 0.0, np.sqrt(spread))
+        level, slope = level + ll / spread * error, slope + ls / spread * error
+        ll, ls, ss = ll - ll**2 / spread, ls - ll * ls / spread, ss - ls**2 / spread
+    return total
+
+
+def test_a_trend_that_explains_all_without_the_noise_of_its_level():
+    """0.4% of the mass is where a is next to nothing and b large: a tenth of the sd of b."""
+    rng = np.random.default_rng(0)
+    y = np.cumsum(0.4 * rng.normal(size=150)) + 0.8 * rng.normal(size=150)
+    nodes, weights = np.polynomial.legendre.leggauss(30)
+    nodes, weights = 0.5 * (nodes + 1.0), 0.5 * weights
+    a, b, noise = 1.2 * nodes, 0.4 * nodes**2, 0.3 + 1.2 * nodes
+    grids = a[:, None, None], b[:, None], noise
+    logs = trend_density(y, *grids) - 0.5 * (grids[0] ** 2 + (grids[1] / 0.3) ** 2 + noise**2)
+    mass = np.exp(logs - logs.max()) * np.einsum("i,j,k->ijk", weights, weights * nodes, weights)
+    mass = mass / mass.sum()
+    fit = lb.fit(local_trend, y)
+    assert fit.converged
+    for name, values in zip(("a", "b", "noise"), grids, strict=True):
+        mean = (mass * values).sum()
+        sd = np.sqrt((mass * (values - mean) ** 2).sum())
+        assert fit.mean(name) == pytest.approx(mean, abs=0.03 * sd)
+        assert fit.sd(name) == pytest.approx(sd, rel=0.05)

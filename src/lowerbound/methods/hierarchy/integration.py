@@ -114,11 +114,13 @@ def integrate(
     points: int | None = None,
     fewest: int = 0,
     others: Sequence[np.ndarray] = (),
+    farthest: float = 0.0,
 ) -> Generator[Progress, None, Integral]:
     """Integrate exp L over R^k; yields after every evaluation.
 
     points: so many in all, no more and no fewer; None: as many as it takes, and `fewest` at least.
-    others: starts from which other summits are looked for.
+    others: starts from which other summits are looked for. farthest: sds of a hyperparameter, up to
+    which the tails are looked at.
     """
     evaluated = Evaluated(surface)
     integral: Integral | None = None
@@ -131,7 +133,7 @@ def integrate(
     found = yield from told(climbing, lambda _: progress("climb"))
     placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
-    count, ways_out = 0, len(others) > 0 and len(start) > 1
+    count, ways_out = 0, farthest > 0.0 and len(start) > 1
     for places in _rounds(len(start), points, fewest):
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
@@ -155,7 +157,7 @@ def integrate(
                 break
             ways_out = False
             smoothed, known = integral.smoothed, len(evaluated.known)
-            walk = tails(evaluated, smoothed.mean, smoothed.covariance)
+            walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
             ends = yield from told(walk, lambda _: progress("tails"))
             missed = any(_unforeseen(integral, one, evaluated.best.value) for one in ends)
             if not missed:

@@ -14,18 +14,19 @@ import numpy as np
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.surface import Solved
 
-AWAY = (3.0, 4.5, 6.0)  # sds of a hyperparameter from its mean
+WAY = (0.5, 0.75, 1.0)  # of the way out
 LOW = 7.0  # nats below the summit, from where on a tail is light
 STEPS = 4  # of the others, to their best
 NEAR = 0.1  # nats that a step would still gain
 
 
 def tails(
-    evaluated: Evaluated, mean: np.ndarray, covariance: np.ndarray
+    evaluated: Evaluated, mean: np.ndarray, covariance: np.ndarray, farthest: float
 ) -> Generator[Solved, None, list[Solved]]:
     """The ends of the ways out, as far as they are not far below the summit.
 
-    Yields after every evaluation. mean, covariance: those of the density so far.
+    Yields after every evaluation. mean, covariance: those of the density so far. farthest: sds of a
+    hyperparameter from its mean.
     """
     top = evaluated.best.value
     found: list[Solved] = []
@@ -37,7 +38,7 @@ def tails(
         for side in (-1.0, 1.0):
             place = mean.copy()
             before = 0.0
-            for away in AWAY:
+            for away in (share * farthest for share in WAY):
                 moved = side * (away - before) * sd
                 place = place + moved * np.eye(len(mean))[number]
                 place[others] += across * moved if not before else 0.0
