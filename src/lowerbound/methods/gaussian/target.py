@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -17,10 +16,11 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import Kept, equations, jit, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quickly, settled, traced
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
+    Stopwatch,
     affordable_count,
     allowance,
     machine,
@@ -74,9 +74,9 @@ class Target:
         Where there are `few`, a program yet to be compiled is not optimised.
         """
         program = self.prepare(few).result()
-        values, gradients, began = [], [], time.perf_counter()
+        values, gradients, watch = [], [], Stopwatch()
         for begin in range(0, len(vectors), self.batch):
-            _check_pace(began, begin, len(vectors))
+            _check_pace(watch, begin, len(vectors))
             some = vectors[begin : begin + self.batch]
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
@@ -84,7 +84,7 @@ class Target:
                 value, gradient = settled(program(whole, self.arguments))
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
-        pace = (time.perf_counter() - began) / (len(values) * self.batch)
+        pace = watch.own_seconds / (len(values) * self.batch)
         # Of the last calls: a machine that others use gets slower, and the first call is slow.
         before = self.compiled.get("pace", pace)
         self.compiled["pace"] = pace if pace < before else 0.5 * (before + pace)
@@ -131,9 +131,9 @@ class Target:
         return future
 
 
-def _check_pace(began: float, done: int, total: int) -> None:
+def _check_pace(watch: Stopwatch, done: int, total: int) -> None:
     """Raise TooSlowError where some points have shown that all of them cannot be afforded."""
-    spent, most = time.perf_counter() - began, allowance().seconds
+    spent, most = watch.own_seconds, allowance().seconds
     if done and spent > LONG and spent * total / done > most:
         raise TooSlowError(total, spent * total / done, most)
 
@@ -182,7 +182,7 @@ def target_for(
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
-        closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
+        closed = traced(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)
@@ -194,7 +194,7 @@ def target_for(
     batch = found.batch
     if batch * found.numbers > ROUGHLY:
         with in_precision(dtype):
-            both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
+            both = traced(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
     return Target(coordinates, data, arguments, closed, dtype, batch, found, compiled)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted
 from lowerbound.compiled.rewriting import bind
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
@@ -81,7 +81,7 @@ def in_plain_terms(closed: ClosedJaxpr, z: Collection[int], without: Collection[
             found = pass_.run(closed.jaxpr, closed.consts, given[:count])
             return [value.array for value in (*found, *pass_.definitions)]
 
-        return pass_, jax.make_jaxpr(run)(*closed.in_avals, *levels)
+        return pass_, traced(run)(*closed.in_avals, *levels)
 
     count = len(closed.in_avals)
     first, rewritten = passed(count, ())
@@ -140,7 +140,7 @@ class _Pass:
                 return list(bind(one.primitive, inputs, one.params))
 
             arrays = [value.array for value in given]
-            product = jax.make_jaxpr(lambda *a: as_products(run, a, own))(*arrays)
+            product = traced(lambda *a: as_products(run, a, own))(*arrays)
             return self.run(product.jaxpr, product.consts, given)
         rule = self.rules.get(one.primitive.name)
         found = None if rule is None else rule(one, given)
@@ -174,7 +174,7 @@ class _Pass:
             self.owners.append(number)
             self.shapes.append(np.zeros(shape, dtype))
         whole = [*given, *levels]
-        steps = jax.make_jaxpr(loop.run)(*(value.array for value in whole))
+        steps = traced(loop.run)(*(value.array for value in whole))
         found = self.run(steps.jaxpr, steps.consts, whole)
         outputs = len(one.outvars)
         self.definitions += found[outputs:]

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from lowerbound.compiled import traced
 from lowerbound.methods.hierarchy.reading.affine_maps import Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kinds_of
@@ -55,8 +56,8 @@ def in_levels(plain: Plain, theta: int, sites: Sequence[bool], places: Places) -
     change = _Change(flat, plain.owners, theta, tuple(sites), places)
     shapes = [np.zeros(name.shape, name.dtype) for name in change.outer]
     assert change.order  # found outside of a trace, as it evaluates data
-    closed = jax.make_jaxpr(lambda *inputs: change.run(inputs)[0])(*shapes)
-    back = jax.make_jaxpr(lambda *inputs: change.run(inputs)[1])(*shapes)
+    closed = traced(lambda *inputs: change.run(inputs)[0])(*shapes)
+    back = traced(lambda *inputs: change.run(inputs)[1])(*shapes)
     return InLevels(closed, back)
 
 
