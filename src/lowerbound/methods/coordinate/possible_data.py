@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 
@@ -13,11 +15,11 @@ from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 DRAWS = 8  # of the other sites from their prior
 
 
-def check_possible(model: Model) -> None:
+def check_possible(model: Model, zero: Sequence[str] = ()) -> None:
     """Raise ImpossibleDataError where the data have density zero however discrete sites are set.
 
     The sum over all their values is looked at for a few values of the others. Where they cannot be
-    summed out, nothing is said.
+    summed out, nothing is said. zero: sites that are known to have density zero.
     """
     names = discrete_sites(model)
     if not names:
@@ -32,4 +34,4 @@ def check_possible(model: Model) -> None:
             drawn = summed.draw(jax.random.key(seed))
             if np.isfinite(float(density(drawn, dict(summed.arguments.data)))):
                 return
-    raise ImpossibleDataError(tuple(names))
+    raise ImpossibleDataError(tuple(names), zero)

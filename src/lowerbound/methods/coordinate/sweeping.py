@@ -206,8 +206,8 @@ class Sweeping(Planned[Progress]):
         found, elbos = taken(state.carry.state, best), np.asarray(state.carry.elbo)
         try:
             engine.certified()
-        except UncertifiedError:
-            check_possible(self.problem.model)
+        except UncertifiedError as error:
+            check_possible(self.problem.model, error.sites)
             raise
         if is_impossible(float(elbos[best])):
             check_possible(self.problem.model)

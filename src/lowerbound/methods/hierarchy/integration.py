@@ -18,8 +18,8 @@ from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
 from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
-from lowerbound.methods.hierarchy.summits.tails import tails
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
+from lowerbound.methods.hierarchy.summits.ways_out import tails
 from lowerbound.methods.hierarchy.surface import Solved, Surface
 from lowerbound.run.walking import told
 
