@@ -307,7 +307,7 @@ def test_impossible_data_are_named():
             c = numpyro.sample("c", dist.Categorical(p))
             numpyro.sample("y", dist.Categorical(jnp.array([[1.0, 0.0], [1.0, 0.0]])[c]), obs=y)
 
-    with pytest.raises(ImpossibleDataError, match="value of 'c'.*'y' has density zero"):
+    with pytest.raises(ImpossibleDataError, match=r"value of 'c'.*'y' has density zero"):
         lb.fit(program, TOSSES)
 
 
