@@ -62,7 +62,7 @@ def counts_steps(error: BaseException, source: str) -> bool:
     called: set[str] = set()
     for frame, _ in _frames(error.__traceback__):
         code = frame.f_code
-        called = called | {code.co_name} if _is_internal(code.co_filename) else set()
+        called = called | {code.co_name} if is_internal(code.co_filename) else set()
     return "range(" in source or bool(called & _LOOPS)
 
 
