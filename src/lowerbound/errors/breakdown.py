@@ -68,11 +68,16 @@ def _lines(sites: Sequence[str]) -> str:
 
 
 class ImpossibleDataError(LowerboundError):
-    """The data have density zero whatever the values of the latent `sites`, which are discrete."""
+    """The data have density zero whatever the values of the latent `sites`, which are discrete.
 
-    def __init__(self, sites: Sequence[str]) -> None:
+    zero: the sites whose density was zero where they were looked at last, if that is known.
+    """
+
+    def __init__(self, sites: Sequence[str], zero: Sequence[str] = ()) -> None:
+        last = f" At the likeliest of them, {quoted(zero)} has density zero." if zero else ""
         super().__init__(
-            f"The density of the data is zero, or no number, at every value of {quoted(sites)}.\n"
+            f"The density of the data is zero, or no number, at every value of {quoted(sites)}."
+            f"{last}\n"
             "Expected values at which the data are possible. Correct the data, or the zeros and "
             "bounds in the densities of the program."
         )

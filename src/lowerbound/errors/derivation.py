@@ -106,6 +106,7 @@ class UncertifiedError(LowerboundError):
     """No point was found at which the derived form of log p could be checked."""
 
     def __init__(self, tried: int, sites: Sequence[str] = ()) -> None:
+        self.sites = tuple(sites)
         last = f" Where it was tried last, {quoted(sites)} has density zero."
         super().__init__(
             f"The derived form of log p(x, z) could not be checked: the log density is not finite "

@@ -216,5 +216,6 @@ class CodeRangeError(ArgumentError):
         super().__init__(
             f"An array of {quoted(sites)} has {length} entries along an axis that is indexed by "
             f"{found}.\nExpected indices from 0 to {length - 1}. Check the codes of the groups, "
-            "and how many groups the plate has."
+            "and how many groups the plate has; of a series, whether a step reads one after the "
+            "last."
         )

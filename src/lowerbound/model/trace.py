@@ -32,7 +32,7 @@ from lowerbound.model.narrow import is_about_types, narrowed
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.spare_entries import spare_sites, without_masks
-from lowerbound.model.user_lines import error_line, error_site
+from lowerbound.model.user_lines import counts_steps, error_line, error_site
 from lowerbound.model.validate import (
     INTEGERS,
     check_not_empty,
@@ -154,6 +154,13 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
 
 def _control_flow(error: Exception) -> UnsupportedModelError:
     where, source = error_line(error)
+    if counts_steps(error, source):
+        return UnsupportedModelError(
+            f"The number of steps of a loop depends on a latent value   ({where})\n  {source}\n"
+            "Expected a number that is known before: the length of an array, or an argument. Take "
+            "as many steps as there may be, and leave those beyond the end out by "
+            "numpyro.handlers.mask."
+        )
     return UnsupportedModelError(
         "Python control flow, a Python number or a NumPy function depends on a latent value   "
         f"({where})\n  {source}\n"

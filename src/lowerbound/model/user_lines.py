@@ -18,6 +18,7 @@ _INTERNAL = (
     *(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (numpyro, jax)),
     *(os.path.join(_PACKAGE, folder, "") for folder in ("model", "rewrite")),
 )
+_LOOPS = frozenset({"scan", "fori_loop"})
 _INTERNAL_FILES = (contextlib.__file__, functools.__file__)
 
 
@@ -54,6 +55,15 @@ def error_line(error: BaseException) -> tuple[str, str]:
             where = f"{os.path.basename(filename)}:{line}"
             source = linecache.getline(filename, line, frame.f_globals).strip()
     return where, source
+
+
+def counts_steps(error: BaseException, source: str) -> bool:
+    """Whether a loop asked for the number of its steps when an exception was raised."""
+    called: set[str] = set()
+    for frame, _ in _frames(error.__traceback__):
+        code = frame.f_code
+        called = called | {code.co_name} if is_internal(code.co_filename) else set()
+    return "range(" in source or bool(called & _LOOPS)
 
 
 def error_site(error: BaseException) -> str | None:

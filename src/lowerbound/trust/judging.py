@@ -132,12 +132,16 @@ def _granted(took: float) -> float:
 
 
 def _expected(judge: Against) -> float:
-    """The seconds that it will take to compile log p, where that has to be, and of one batch."""
+    """The seconds that it will take to compile log p, where that has to be, and of the least work.
+
+    That is one batch, or the fewest draws that say something where a batch has fewer.
+    """
     target, program = judge.target, judge.coordinates.model
+    points = max(target.batch, FEWEST)
     if program is None or {"batch", "few"} & set(target.compiled):
-        return target.seconds(target.batch)
+        return target.seconds(points)
     counts, speed = counts_of(program), machine()
-    return counts.operations * speed.equation + target.batch * counts.numbers * speed.number
+    return counts.operations * speed.equation + points * counts.numbers * speed.number
 
 
 def _unmeasured(fit: Fit, why: str, cure: str = "") -> Verdict:

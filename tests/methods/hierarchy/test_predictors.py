@@ -40,7 +40,11 @@ def vectors(one: Predictors, seed: int):
 
 
 def density(one: Predictors, t: np.ndarray, z: np.ndarray) -> float:
-    """The log density of the program itself."""
+    """The log density of the program itself, of levels where these are the coordinates."""
+    volume = 0.0
+    if one.back is not None:
+        volume = np.linalg.slogdet(one.back.matrix(t).toarray())[1]
+        z = one.back(t, z)
     parts, rest = {}, np.concatenate([t, z])
     for site in (*one.theta, *one.z):
         shape = one.coordinates.shapes[site]
@@ -49,7 +53,7 @@ def density(one: Predictors, t: np.ndarray, z: np.ndarray) -> float:
     if "density" not in one.compiled:
         one.compiled["density"] = quickly(one.coordinates.log_density_at)
     with jax.enable_x64(True):
-        return float(one.compiled["density"](parts, dict(one.model.arguments.data)))
+        return volume + float(one.compiled["density"](parts, dict(one.model.arguments.data)))
 
 
 def test_what_is_integrated(case):

@@ -17,6 +17,7 @@ import numpy as np
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import additive_kernel
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
+from lowerbound.family.sparse.mixing import Mixing, mixing_of
 
 Parameters = Mapping[str, Any]
 COMPONENTS = 512  # of the marginal law of a hyperparameter
@@ -83,6 +84,17 @@ class HeldPoints:
         assert found is not None, "a stored precision is not positive definite"
         return found
 
+    def mixing(self, anchor: int) -> Mixing | None:
+        """How z is made of what the precision at an anchor is of; None where it is that itself."""
+        if "mixing" not in self.parameters:
+            return None
+        return mixing_of(self.parameters, np.asarray(self.parameters["mixing"])[anchor], self.size)
+
+    @property
+    def size(self) -> int:
+        """How many numbers z has."""
+        return int(self.loc.shape[1])
+
     def nearest(self, s: np.ndarray) -> np.ndarray:
         """The anchor whose cell each row of s is in."""
         anchors = self.s[self.anchors]
@@ -147,11 +159,13 @@ class HeldPoints:
         most = max(1, AT_ONCE // size)
         for anchor in np.unique(nearest):
             own = np.flatnonzero(nearest == anchor)
-            factor = self.factor(int(anchor))
+            factor, mixing = self.factor(int(anchor)), self.mixing(int(anchor))
             for start in range(0, len(own), most):
                 some = own[start : start + most]
-                normals = rng.standard_normal((size, len(some)))
-                drawn[some] += scales[some] * factor.coloured(normals).T
+                coloured = factor.coloured(rng.standard_normal((size, len(some))))
+                if mixing is not None:
+                    coloured = mixing.mixed(coloured)
+                drawn[some] += scales[some] * coloured.T
         return drawn
 
     def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -168,9 +182,12 @@ class HeldPoints:
         for anchor in np.unique(nearest):
             own = np.flatnonzero(nearest == anchor)
             entries = twice * self.precision[anchor]
-            log_det = self.factor(int(anchor)).log_det
-            for row in own:
-                square = float(entries @ (error[row, rows] * error[row, columns]))
+            log_det, away = self.factor(int(anchor)).log_det, error[own]
+            mixing = self.mixing(int(anchor))
+            if mixing is not None:
+                away, log_det = mixing.unmixed(away), log_det - 2.0 * mixing.log_det
+            for row, one in zip(own, away, strict=True):
+                square = float(entries @ (one[rows] * one[columns]))
                 found[row] = 0.5 * (log_det - square)
         found -= scales.sum(axis=1) + 0.5 * z.shape[1] * math.log(2 * math.pi)
         return found

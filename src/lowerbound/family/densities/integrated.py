@@ -43,7 +43,8 @@ class Integrated:
     "slopes" (k, d) of loc by s, and
     "stretches" (k, d) of its log sd; "inverse" (m, m), "lengths" (k,) and "shares" (3,): the kernel
     between the points, by which what the slopes leave is interpolated; "rows", "columns" and
-    "groups": the pattern of the precision.
+    "groups": the pattern of the precision. Where this is one of other numbers u, with z = M u but
+    for a constant, "mixing" (a, nnz) has the entries of M at "mixing_rows" and "mixing_columns".
     """
 
     coordinates: Coordinates

@@ -21,6 +21,7 @@ from numpyro.distributions import Distribution
 
 from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
+from lowerbound.family.sparse.mixing import Mixing, mixing_of
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]
@@ -33,7 +34,9 @@ class SparseGaussian:
     """The density N(loc, P^-1) of sites that are real, in the order of their coordinates.
 
     Parameters: "loc" (d,), "variance" (d,), "precision" (nnz,), the entries of P at "rows" and
-    "columns" of its lower triangle, and "groups" (d,), the site of each number.
+    "columns" of its lower triangle, and "groups" (d,), the site of each number. Where P is that of
+    other numbers u, with z = M u but for a constant, "mixing" (1, nnz) has the entries of M at
+    "mixing_rows" and "mixing_columns".
     """
 
     coordinates: Coordinates
@@ -103,6 +106,14 @@ class _Held:
         assert found is not None, "a stored precision is not positive definite"
         return found
 
+    @cached_property
+    def mixing(self) -> Mixing | None:
+        """M, where there is one."""
+        if "mixing" not in self.parameters:
+            return None
+        values = np.asarray(self.parameters["mixing"])[0]
+        return mixing_of(self.parameters, values, len(np.asarray(self.parameters["loc"])))
+
     def draws(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of draws of all numbers."""
         loc = np.asarray(self.parameters["loc"])
@@ -110,7 +121,8 @@ class _Held:
         found = np.empty((count, len(loc)))
         for start in range(0, count, most):
             own = found[start : start + most]
-            own[:] = loc + self.factor.coloured(rng.standard_normal((len(loc), len(own)))).T
+            coloured = self.factor.coloured(rng.standard_normal((len(loc), len(own))))
+            own[:] = loc + (coloured if self.mixing is None else self.mixing.mixed(coloured)).T
         return found
 
     def log_density(self, vectors: np.ndarray) -> np.ndarray:
@@ -118,6 +130,9 @@ class _Held:
         rows, columns = (np.asarray(self.parameters[name]) for name in PATTERN[:2])
         entries = np.where(rows == columns, 1.0, 2.0) * np.asarray(self.parameters["precision"])
         away = vectors - np.asarray(self.parameters["loc"])
+        log_det = self.factor.log_det
+        if self.mixing is not None:
+            away, log_det = self.mixing.unmixed(away), log_det - 2.0 * self.mixing.log_det
         squares = np.array([entries @ (one[rows] * one[columns]) for one in away])
-        constant = self.factor.log_det - vectors.shape[1] * math.log(2.0 * math.pi)
+        constant = log_det - vectors.shape[1] * math.log(2.0 * math.pi)
         return np.asarray(0.5 * (constant - squares))

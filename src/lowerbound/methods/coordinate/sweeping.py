@@ -13,7 +13,12 @@ import numpy as np
 from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
-from lowerbound.errors import ArgumentError, ImproperFactorError, NotConjugateError
+from lowerbound.errors import (
+    ArgumentError,
+    ImproperFactorError,
+    NotConjugateError,
+    UncertifiedError,
+)
 from lowerbound.family.q import Q
 from lowerbound.joint import inputs_of
 from lowerbound.joint.terms.impossible import is_impossible
@@ -31,6 +36,7 @@ from lowerbound.methods.coordinate.origin import (
     moved_back,
     with_origins,
 )
+from lowerbound.methods.coordinate.possible_data import check_possible
 from lowerbound.methods.coordinate.progress import (
     CHUNK,
     CONVERGED,
@@ -197,8 +203,14 @@ class Sweeping(Planned[Progress]):
     def finish(self, state: Progress, trace: Trace, stop: Stop) -> Answer:
         """The factors of the best restart, which must be proper densities."""
         engine, best = self.engine, state.best
-        engine.certified()
         found, elbos = taken(state.carry.state, best), np.asarray(state.carry.elbo)
+        try:
+            engine.certified()
+        except UncertifiedError as error:
+            check_possible(self.problem.model, error.sites)
+            raise
+        if is_impossible(float(elbos[best])):
+            check_possible(self.problem.model)
         sweeps = np.asarray(state.carry.sweeps)
         proper = np.asarray(state.proper)[best]
         check_factors(engine, found, proper)

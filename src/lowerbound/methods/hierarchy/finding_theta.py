@@ -7,9 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import constraints
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import splu
 
 from lowerbound.compiled import Kept, quickly, traced
 from lowerbound.errors import NoPredictorsError
@@ -18,6 +22,8 @@ from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
 from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
+from lowerbound.methods.hierarchy.reading.recurring.levels import NoLevelsError, Places, in_levels
 from lowerbound.methods.hierarchy.reading.splitting import split
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
@@ -188,37 +194,73 @@ def _split(model: Model, roles: _Roles, together: int = 1) -> Predictors:
         return coordinates.log_density_at(sites, data)
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
-    closed = traced(density)(*shapes, *leaves)
-    closed = in_plain_terms(closed, range(len(theta), len(theta) + len(z)))
-    shared = _programs.of(digest(closed, *theta, "|", *z, *names, str(together)), dict)
+    written = traced(density)(*shapes, *leaves)
+    kept = (*theta, "|", *z, *names, str(together))
+    real = [_is_real(coordinates, name) and name not in roles.straight for name in z]
+    closed, back = _in_coordinates(written, len(theta), real, leaves, kept)
+    shared = _programs.of(digest(closed, *kept), dict)
     flat = flattened(closed)
     inputs = flat.inputs
-    start = len(theta) + len(z)
+    known = _places(shared, len(theta) + len(z), leaves)
+    own = dict(zip(z, inputs[len(theta) :], strict=False))
+    parts = split(flat, inputs[: len(theta)], own, known, together)
+    entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
+    lengths = tuple(map(len, parts.maps.tape.indices))
+    compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
+    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back)
+    _check(found, written)
+    return found
+
+
+def _in_coordinates(
+    written: ClosedJaxpr,
+    theta: int,
+    real: Sequence[bool],
+    leaves: Sequence[np.ndarray],
+    kept: Sequence[str],
+) -> tuple[ClosedJaxpr, FromLevels | None]:
+    """A density of theta and z in plain terms, with levels in the places of increments if it can.
+
+    real: which sites of z are their own coordinates.
+    """
+    start = theta + len(real)
+    without: set[int] = set()
+    while True:
+        plain = in_plain_terms(written, range(theta, start), without)
+        if not plain.owners:
+            return plain.closed, None
+        shared = _programs.of(digest(plain.closed, *kept), dict)
+        known = _places(shared, start, leaves)
+        try:
+            found = in_levels(plain, theta, real, known)
+        except NoLevelsError as error:
+            without.add(error.owner)
+            continue
+        shared = _programs.of(digest(found.back, *kept), dict)
+        known = _places(shared, start, leaves)
+        return found.closed, FromLevels(found.back, theta, len(real), leaves, known, shared)
+
+
+def _places(shared: dict[object, Any], start: int, leaves: Sequence[np.ndarray]) -> Places:
+    """Values of a program that depend on its data alone, whose first is the input `start`."""
 
     def known(flat: FlatProgram, wanted: Sequence[Name]) -> list[np.ndarray]:
         if not wanted:
             return []
-        makers = flat.makers
+        makers, data = flat.makers, flat.inputs[start : start + len(leaves)]
 
         def compute(leaves: Sequence[Any]) -> list[Any]:
-            return flat.values(wanted, dict(zip(inputs[start:], leaves, strict=True)), makers)
+            return flat.values(wanted, dict(zip(data, leaves, strict=True)), makers)
 
         key = ("places", flat.decided, tuple(name.number for name in wanted))
         if key not in shared:
             shared[key] = quickly(compute)
         return [np.asarray(value) for value in shared[key](list(leaves))]
 
-    own = dict(zip(z, inputs[len(theta) :], strict=False))
-    parts = split(flat, inputs[: len(theta)], own, known, together)
-    entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
-    lengths = tuple(map(len, parts.maps.tape.indices))
-    compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
-    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled)
-    _check(found)
-    return found
+    return known
 
 
-def _check(found: Predictors) -> None:
+def _check(found: Predictors, written: ClosedJaxpr) -> None:
     """Raise where A z + b is not what the program computes: a rule would be wrong."""
     rng = np.random.default_rng(1)
     t, z = 0.3 * rng.normal(size=found.dimension), rng.normal(size=found.size)
@@ -231,6 +273,36 @@ def _check(found: Predictors) -> None:
     scale += abs(offset) + 1.0
     if not (abs(offset + sums - whole) <= 1e-9 * scale).all():
         raise NoPredictorsError("some term is not what its linear predictors say")
+    if found.back is not None and not _same_density(found, found.back, written, t, z):
+        raise NoPredictorsError("levels do not say what their increments do")
+
+
+def _same_density(
+    found: Predictors, back: FromLevels, written: ClosedJaxpr, t: np.ndarray, levels: np.ndarray
+) -> bool:
+    """Whether log p of levels is that of the program at their increments, and the volume."""
+    key = "as written"
+    if key not in back.compiled:
+        back.compiled[key] = quickly(jaxpr_as_fun(written))
+    values, begin, inputs = np.concatenate([t, back(t, levels)]), 0, []
+    for aval in written.in_avals[: len(found.theta) + len(found.z)]:
+        size = int(np.prod(aval.shape, dtype=int))
+        inputs.append(values[begin : begin + size].reshape(aval.shape))
+        begin += size
+    with jax.enable_x64(True):
+        density = float(back.compiled[key](*inputs, *found.leaves)[0])
+    sign, volume = _log_det(back.matrix(t))
+    new = found.density(t, levels)
+    return bool(sign and abs(density + volume - new) <= 1e-8 * (1.0 + abs(new) + abs(volume)))
+
+
+def _log_det(matrix: csr_array) -> tuple[bool, float]:
+    """Whether a sparse matrix can be inverted, and the logarithm of its determinant."""
+    try:
+        diagonal = abs(splu(csc_array(matrix)).U.diagonal())
+    except RuntimeError:
+        return False, 0.0
+    return bool((diagonal > 0).all()), float(np.log(diagonal).sum())
 
 
 def _is_real(coordinates: Coordinates, site: str) -> bool:

@@ -50,6 +50,7 @@ ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerica
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
 SPREAD = 4  # starts besides the first, from which other summits are looked for
+FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
 
 
@@ -129,7 +130,14 @@ class Hierarchy(Walking[Found]):
                 self._check(self.surface(start, (), False), HOPELESS)
             except IllConditionedError as error:
                 raise self._poor(error) from error
-        rounds = integrate(self.surface, start, points=points, fewest=fewest, others=others)
+        rounds = integrate(
+            self.surface,
+            start,
+            points=points,
+            fewest=fewest,
+            others=others,
+            farthest=FARTHEST if self._is_cheap else 0.0,
+        )
         while True:
             try:
                 progress = next(rounds)
@@ -177,7 +185,7 @@ class Hierarchy(Walking[Found]):
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         surface = place.surface
         family, parameters = integrated(
-            one.coordinates, one.theta, integral, surface.pattern, surface.precision
+            one.coordinates, one.theta, integral, surface.pattern, surface.precision, one.back
         )
         exact = stop.converged and one.is_quadratic
         notes: tuple[str, ...] = ()

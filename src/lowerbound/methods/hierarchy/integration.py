@@ -19,6 +19,7 @@ from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepanc
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
 from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
+from lowerbound.methods.hierarchy.summits.ways_out import tails
 from lowerbound.methods.hierarchy.surface import Solved, Surface
 from lowerbound.run.walking import told
 
@@ -46,6 +47,7 @@ CANDIDATES = 1024  # places of which the most doubtful are looked at
 MOST_DOUBT = 3.0  # nats
 LOOSER = 4.0  # nats more, where a proposal is made anew
 BOUNDED = 0.003  # mass at the ceiling that does not matter
+HIGHER = 0.5  # nats above what is foreseen of a tail, from where on it is looked at
 HEAVY = 0.7  # k-hat of weights that are not to be trusted
 LOW = 6.0  # nats below the average weight, from where on weights hardly matter
 NEAR = 0.02  # distance of points that are one
@@ -112,11 +114,13 @@ def integrate(
     points: int | None = None,
     fewest: int = 0,
     others: Sequence[np.ndarray] = (),
+    farthest: float = 0.0,
 ) -> Generator[Progress, None, Integral]:
     """Integrate exp L over R^k; yields after every evaluation.
 
     points: so many in all, no more and no fewer; None: as many as it takes, and `fewest` at least.
-    others: starts from which other summits are looked for.
+    others: starts from which other summits are looked for. farthest: sds of a hyperparameter, up to
+    which the tails are looked at.
     """
     evaluated = Evaluated(surface)
     integral: Integral | None = None
@@ -129,7 +133,7 @@ def integrate(
     found = yield from told(climbing, lambda _: progress("climb"))
     placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
-    count = 0
+    count, ways_out = 0, farthest > 0.0 and len(start) > 1
     for places in _rounds(len(start), points, fewest):
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
@@ -147,13 +151,30 @@ def integrate(
         if len(evaluated.known) > known:
             integral = _found(evaluated, frame, placed, own, count, before)
         yield progress("points")
+        missed = False
         if integral.enough and points is None and count >= fewest:
-            break
-        if len(start) > 1 and integral.misplaced:
+            if not ways_out:
+                break
+            ways_out = False
+            smoothed, known = integral.smoothed, len(evaluated.known)
+            walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
+            ends = yield from told(walk, lambda _: progress("tails"))
+            missed = any(_unforeseen(integral, one, evaluated.best.value) for one in ends)
+            if not missed:
+                del evaluated.known[known:]
+                break
+            integral = _found(evaluated, frame, placed, own, count, integral)
+        if len(start) > 1 and (missed or integral.misplaced):
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
     return integral
+
+
+def _unforeseen(integral: Integral, one: Solved, top: float) -> bool:
+    """Whether a surface is higher at a point than is foreseen, where it still matters."""
+    foreseen = float(integral.smoothed.log_prob(one.t[None])[0]) + integral.log_evidence
+    return one.value > top - LOW and one.value - foreseen > HIGHER
 
 
 def _rounds(k: int, points: int | None, fewest: int) -> Iterator[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +14,9 @@ from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import Pattern
+from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 
@@ -30,13 +33,21 @@ def integrated(
     integral: Integral,
     pattern: Pattern,
     precision: Callable[[Solved], np.ndarray] = attrgetter("precision"),
+    back: FromLevels | None = None,
 ) -> tuple[Integrated, dict[str, Any]]:
     """The density q(theta) q(z | theta) of an integral over the hyperparameters `sites`.
 
     `precision` gives the entries of P at a point, of which it is kept for those of most mass.
+    `back` makes z of the coordinates that P is of, where these are levels.
     """
     smoothed = integral.smoothed.trimmed()
-    solved = integral.solved
+    solved, mixings = integral.solved, list[Mixing]()
+    if back is not None:
+        mixings = [Mixing(back.matrix(one.t)) for one in solved]
+        solved = tuple(
+            unmade(one, mixing, back, pattern, precision(one))
+            for one, mixing in zip(solved, mixings, strict=True)
+        )
     s = smoothed.placed.inward(np.array([one.t for one in solved]))
     loc = np.array([one.loc for one in solved])
     mass = _cell_masses(smoothed, s)
@@ -53,7 +64,7 @@ def integrated(
         "theta": smoothed.arrays(),
         "t": np.array([solved[number].t for number in kept]),
         "loc": loc[kept],
-        "precision": np.array([precision(solved[number]) for number in kept[anchors]]),
+        "precision": np.array([precision(integral.solved[n]) for n in kept[anchors]]),
         "anchors": anchors,
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
@@ -63,7 +74,27 @@ def integrated(
         "shares": shares,
         **{name: np.asarray(getattr(pattern, name)) for name in PATTERN},
     }
+    if mixings:
+        parameters |= mixing_parameters([mixings[number] for number in kept[anchors]])
     return Integrated(coordinates, tuple(sites), {"pattern": pattern}), parameters
+
+
+def unmade(
+    solved: Solved, mixing: Mixing, back: FromLevels, pattern: Pattern, precision: np.ndarray
+) -> Solved:
+    """A solution for levels as one for their increments, but for its precision."""
+    factor = pattern.factor(precision)
+    assert factor is not None, "a precision that was factored is positive definite"
+    variance = mixing.variance(factor, pattern)
+    return replace(solved, loc=back(solved.t, solved.loc), variance=variance)
+
+
+def mixing_parameters(mixings: Sequence[Mixing]) -> dict[str, np.ndarray]:
+    """The matrices M of some points, as arrays: all have the same pattern."""
+    whole = sum((abs(one.matrix) for one in mixings[1:]), start=abs(mixings[0].matrix)).tocoo()
+    rows, columns = whole.row, whole.col
+    values = [np.asarray(one.matrix[rows, columns]).ravel() for one in mixings]
+    return {"mixing": np.array(values), "mixing_rows": rows, "mixing_columns": columns}
 
 
 def _cell_masses(smoothed: Smoothed, s: np.ndarray) -> np.ndarray:

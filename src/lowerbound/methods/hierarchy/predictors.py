@@ -33,6 +33,7 @@ from lowerbound.methods.hierarchy.joint_terms import (
     turned_by,
 )
 from lowerbound.methods.hierarchy.reading.flat_program import Name
+from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.reading.splitting import Split
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
@@ -91,6 +92,7 @@ class Predictors:
     parts: Split
     leaves: tuple[Any, ...]  # the data of the program, in the order of its inputs
     compiled: dict[object, Any] = field(repr=False)
+    back: FromLevels | None = None  # how z comes from its coordinates, where these are levels
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -181,6 +183,14 @@ class Predictors:
     def at(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The predictors themselves; the offsets b(t) where z is 0."""
         return np.asarray(self.run("at", self.lines_at, t, z))
+
+    def density(self, t: np.ndarray, z: np.ndarray) -> float:
+        """Log p at theta and the coordinates of z."""
+
+        def log_p(t: Array, data: Data, z: Array) -> Array:
+            return self.log_p(t, data, self.lines_at(t, data, z))
+
+        return float(self.run("density of coordinates", log_p, t, z))
 
     @cached_property
     def is_quadratic(self) -> bool:

@@ -13,8 +13,10 @@ import numpy as np
 
 from lowerbound.errors import PoorIntegralError
 from lowerbound.family.q import Q
+from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.family.sparse.sparse_gaussian import PATTERN, SparseGaussian
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
+from lowerbound.methods.hierarchy.kept_points import mixing_parameters, unmade
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
@@ -52,11 +54,20 @@ class WithoutHyperparameters(Walking[Solved]):
     def answer(self, place: Solved, trace: Trace, stop: Stop) -> Answer:
         """The Gaussian."""
         one, pattern = self._predictors, self.surface.pattern
+        precision, mixing = self.surface.precision(place), dict[str, np.ndarray]()
+        own = place
+        if one.back is not None:
+            made = Mixing(one.back.matrix(place.t))
+            own, mixing = (
+                unmade(place, made, one.back, pattern, precision),
+                mixing_parameters([made]),
+            )
         parameters = {
-            "loc": place.loc,
-            "variance": place.variance,
-            "precision": self.surface.precision(place),
+            "loc": own.loc,
+            "variance": own.variance,
+            "precision": precision,
             **{name: np.asarray(getattr(pattern, name)) for name in PATTERN},
+            **mixing,
         }
         q = Q(SparseGaussian(one.coordinates, {"pattern": pattern}), parameters)
         history = History(trace.values, trace.seconds, step="solution")

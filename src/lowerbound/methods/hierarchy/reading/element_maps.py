@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from lowerbound.compiled.rewriting import bind
@@ -71,9 +72,10 @@ def moved(one: Operation, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         np.asarray(array, np.int64) if number in own else array
         for number, array in enumerate(inputs)
     ]
-    with np.errstate(invalid="ignore"):  # what is filled in may be no number
+    # What is filled in may be no number; and it may be asked for while something is traced.
+    with np.errstate(invalid="ignore"), jax.ensure_compile_time_eval():
         found = bind(one.primitive, arrays, one.params)
-    return [np.maximum(np.asarray(array), -1) for array in found]
+        return [np.maximum(np.asarray(array), -1) for array in found]
 
 
 def _reshape(one: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:

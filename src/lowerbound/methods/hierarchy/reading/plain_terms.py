@@ -1,7 +1,9 @@
 """A program rewritten so that each of its terms has one predictor, where algebra alone says so.
 
 Products of exponentials are exponentials of sums, and the logarithm of one is affine again; loops
-are opened. Of programs that hold nothing of the kind, nothing changes.
+are opened. Sums along an axis and loops that need themselves have levels of their own, which are
+more inputs of the program, as their definitions are more outputs. Of programs that hold nothing of
+the kind, nothing changes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from lowerbound.methods.hierarchy.reading.dependence_kinds import (
 )
 from lowerbound.methods.hierarchy.reading.element_maps import MOVED, placed_inputs
 from lowerbound.methods.hierarchy.reading.flat_program import Name, Operation, opened
-from lowerbound.methods.hierarchy.reading.loops import opened_loop
+from lowerbound.methods.hierarchy.reading.recurring.loops import Loop, opened_loop, running_sum
 
 
 def _right_sides(one: Any) -> Sequence[int]:
@@ -53,21 +55,55 @@ class Value:
     factor: Any = 1.0
 
 
-def in_plain_terms(closed: ClosedJaxpr, z: Collection[int]) -> ClosedJaxpr:
-    """The same program in plain terms; `z` are the positions of the inputs that are z."""
-    pass_ = _Pass()
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """A program in plain terms: its inputs, then its levels; log p, then their definitions.
 
-    def run(*args: Any) -> list[Any]:
-        given = [Value(a, AFFINE if number in z else DATA) for number, a in enumerate(args)]
-        return [found.array for found in pass_.run(closed.jaxpr, closed.consts, given)]
+    owners: the number of the loop or sum that each of the levels belongs to.
+    """
 
-    rewritten = traced(run)(*closed.in_avals)
-    return rewritten if pass_.changed else closed
+    closed: ClosedJaxpr
+    owners: tuple[int, ...] = ()
+
+
+def in_plain_terms(closed: ClosedJaxpr, z: Collection[int], without: Collection[int] = ()) -> Plain:
+    """The same program in plain terms; `z` are the positions of the inputs that are z.
+
+    without: the numbers of the loops and sums that have no levels.
+    """
+
+    def passed(count: int, levels: Sequence[Any]) -> tuple[_Pass, ClosedJaxpr]:
+        pass_ = _Pass(frozenset(without))
+
+        def run(*args: Any) -> list[Any]:
+            given = [Value(a, AFFINE if number in z else DATA) for number, a in enumerate(args)]
+            pass_.given = [Value(a, AFFINE) for a in args[count:]]
+            found = pass_.run(closed.jaxpr, closed.consts, given[:count])
+            return [value.array for value in (*found, *pass_.definitions)]
+
+        return pass_, traced(run)(*closed.in_avals, *levels)
+
+    count = len(closed.in_avals)
+    first, rewritten = passed(count, ())
+    if not first.changed:
+        return Plain(closed)
+    if not first.owners:
+        return Plain(rewritten)
+    second, rewritten = passed(count, first.shapes)
+    return Plain(rewritten, tuple(second.owners))
 
 
 @dataclass(eq=False)
 class _Pass:
+    """One pass over a program. given: the values of levels, where they are inputs already."""
+
+    without: frozenset[int]
     changed: bool = False
+    given: list[Value] = field(default_factory=list)
+    count: int = 0
+    owners: list[int] = field(default_factory=list)
+    shapes: list[Any] = field(default_factory=list)
+    definitions: list[Value] = field(default_factory=list)
     rules: dict[str, Callable[[Any, list[Value]], Value | None]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,12 +128,10 @@ class _Pass:
         inner = opened(one)
         if inner is not None:
             return self.run(inner[0], inner[1], given)
-        if one.primitive.name == "scan":
-            looped = opened_loop(one.params, [value.kind != DATA for value in given])
+        if one.primitive.name in ("scan", "cumsum"):
+            looped = self._opened(one, given)
             if looped is not None:
-                self.changed = True
-                steps = traced(looped)(*(value.array for value in given))
-                return self.run(steps.jaxpr, steps.consts, given)
+                return looped
         if self._is_linear(one, given):
             self.changed = True
             own = [number for number, value in enumerate(given) if value.kind != DATA]
@@ -117,6 +151,34 @@ class _Pass:
         if one.primitive.name in MOVED and any(value.exponent is not None for value in given):
             return [self._moved(one, given, array, kind) for array in arrays]
         return [Value(array, kind) for array in arrays]
+
+    def _opened(self, one: Any, given: list[Value]) -> list[Value] | None:
+        """A loop or a running sum opened; None where it stays as it is."""
+        self.count += 1
+        number, aval = self.count - 1, one.outvars[0].aval
+        loop: Loop | None = None
+        if one.primitive.name == "scan":
+            touched = [value.kind != DATA for value in given]
+            arrays = [value.array for value in given]
+            loop = opened_loop(one.params, touched, arrays, number not in self.without)
+        elif given[0].kind == AFFINE and number not in self.without:
+            loop = running_sum(one.params, aval.shape, aval.dtype)
+        if loop is None:
+            return None
+        self.changed = True
+        levels = []
+        for shape, dtype in loop.levels:
+            place = len(self.owners)
+            zero = Value(jnp.zeros(shape, dtype), AFFINE)
+            levels.append(self.given[place] if self.given else zero)
+            self.owners.append(number)
+            self.shapes.append(np.zeros(shape, dtype))
+        whole = [*given, *levels]
+        steps = traced(loop.run)(*(value.array for value in whole))
+        found = self.run(steps.jaxpr, steps.consts, whole)
+        outputs = len(one.outvars)
+        self.definitions += found[outputs:]
+        return found[:outputs]
 
     def _is_linear(self, one: Any, given: Sequence[Value]) -> bool:
         """Whether an operation is linear in what is affine, but of a kind that is no matrix yet."""

@@ -1,13 +1,15 @@
 """Loops of a program without the loop: side by side, as a matrix, or step after step.
 
 A step that hands on nothing but values of its own (the chain h[t] ~ Normal(rho h[t - 1], s), whose
-h are given) is computed for all times at once. What a recurrence makes of z, linear in it, is a
+h are given) is computed for all times at once, and so is one that also moves them on. Where a step
+needs what it makes itself, its levels are given (`recurrences`), or what is linear in z becomes a
 product with a matrix. Other loops are unrolled while they are short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,23 +20,58 @@ from lowerbound.joint.rules.scans import Scan
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kind_of, kinds_of
 from lowerbound.methods.hierarchy.reading.flat_program import flattened
+from lowerbound.methods.hierarchy.reading.recurring.recurrences import recurrence
 
 MOST_UNROLLED = 3_000  # operations
 
-Loop = Callable[..., list[Array]]
+Run = Callable[..., list[Array]]
 
 
-def opened_loop(params: Mapping[str, Any], touched: Sequence[bool]) -> Loop | None:
-    """The function of a scan's inputs, some of them `touched` by z; None where it stays a loop."""
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop as a function of its inputs and of levels, the shapes and types of which are told.
+
+    It gives the outputs of the loop, and the definition of every level.
+    """
+
+    run: Run
+    levels: Sequence[tuple[tuple[int, ...], Any]] = ()
+
+
+def opened_loop(
+    params: Mapping[str, Any], touched: Sequence[bool], inputs: Sequence[Any], with_levels: bool
+) -> Loop | None:
+    """A scan, some of whose inputs are `touched` by z, opened; None where it stays a loop."""
     scan = _Scan(params, touched)
     order = scan.order()
     if order is not None:
-        return lambda *inputs: scan.side_by_side(order, inputs)
+        return Loop(lambda *inputs: scan.side_by_side(order, inputs))
+    apart = recurrence(scan, inputs)
+    if apart is not None and (with_levels or not apart.levels):
+        return Loop(apart.run, apart.levels)
     if scan.is_affine:
-        return scan.as_product
+        return Loop(scan.as_product)
     if scan.length * len(scan.body.jaxpr.eqns) <= MOST_UNROLLED:
-        return scan.unrolled
+        return Loop(scan.unrolled)
     return None
+
+
+def running_sum(params: Mapping[str, Any], shape: Sequence[int], dtype: Any) -> Loop:
+    """Sums along an axis: each level is the one before it, and what is added."""
+    axis, reverse = params["axis"], params["reverse"]
+
+    def run(added: Array, level: Array) -> list[Array]:
+        edge = jnp.zeros_like(jax.lax.slice_in_dim(level, 0, 1, axis=axis))
+        count = level.shape[axis]
+        if reverse:
+            kept = jax.lax.slice_in_dim(level, 1, count, axis=axis)
+            before = jnp.concatenate([kept, edge], axis=axis)
+        else:
+            kept = jax.lax.slice_in_dim(level, 0, count - 1, axis=axis)
+            before = jnp.concatenate([edge, kept], axis=axis)
+        return [level, before + added]
+
+    return Loop(run, [(tuple(shape), dtype)])
 
 
 class _Scan(Scan):

@@ -1,0 +1,72 @@
+"""Numbers that are sparse combinations of a Gaussian with a sparse precision: z = M u.
+
+Increments of levels, whose own precision is dense where that of the levels is a chain's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import splu
+
+from lowerbound.family.sparse.elimination import AnyFactor, Pattern
+
+MIXING = ("mixing_rows", "mixing_columns")  # parameters that say where M has entries
+AT_ONCE = 2**22  # numbers of covariances that are held together
+
+
+def mixing_of(parameters: Mapping[str, Any], values: np.ndarray, size: int) -> Mixing | None:
+    """M with these entries, where the parameters of a density say that there is one."""
+    if "mixing" not in parameters:
+        return None
+    rows, columns = (np.asarray(parameters[name]) for name in MIXING)
+    return Mixing(csr_array((values, (rows, columns)), (size, size)))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """A matrix M (d, d), sparse and regular."""
+
+    matrix: csr_array
+
+    @cached_property
+    def _inverse(self) -> Any:
+        return splu(csc_array(self.matrix))
+
+    @cached_property
+    def log_det(self) -> float:
+        """Log |det M|."""
+        return float(np.log(abs(self._inverse.U.diagonal())).sum())
+
+    def mixed(self, columns: np.ndarray) -> np.ndarray:
+        """M u of columns u."""
+        return np.asarray(self.matrix @ columns)
+
+    def unmixed(self, rows: np.ndarray) -> np.ndarray:
+        """The u of rows z."""
+        return np.asarray(self._inverse.solve(np.ascontiguousarray(rows.T)).T)
+
+    def variance(self, factor: AnyFactor, pattern: Pattern) -> np.ndarray:
+        """The diagonal of M P^-1 M', from the covariances where P has entries if these will do."""
+        size = self.matrix.shape[0]
+        rows, columns = np.asarray(pattern.rows), np.asarray(pattern.columns)
+        pairs = (abs(self.matrix.T) @ abs(self.matrix)).tocoo()
+        known = csr_array((np.ones(len(rows)), (rows, columns)), (size, size))
+        known = known + known.T
+        if len(known[pairs.row, pairs.col].nonzero()[0]) == pairs.nnz:
+            below = csr_array((factor.covariance(), (rows, columns)), (size, size))
+            diagonal = below.diagonal()
+            whole = below + below.T
+            whole.setdiag(diagonal)
+            return np.asarray((self.matrix * (self.matrix @ whole)).sum(axis=1)).ravel()
+        found = np.empty(size)
+        most = max(1, AT_ONCE // size)
+        for start in range(0, size, most):
+            some = self.matrix[start : start + most].toarray()
+            found[start : start + most] = (some * factor.solve(some.T).T).sum(axis=1)
+        return found
