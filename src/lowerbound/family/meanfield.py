@@ -14,6 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.compiled import Kept, quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.numerics.distributions import SiteAxes
@@ -73,7 +74,8 @@ class MeanField:
     ) -> tuple[dict[str, Array], Array] | None:
         """Draws of all sites, as many as `every`, and log q at the first of them.
 
-        What is compiled is short: the draws are NumPy's. None where a factor has no such draws.
+        The draws are NumPy's, and what is left is run by it too, where it can be. None where a
+        factor has no such draws.
         """
         packed = all_drawn(self.families, naturals, every, seed)
         if packed is None:
@@ -93,7 +95,9 @@ class MeanField:
             return values, total
 
         key = ("weighed", every, count)
-        found: tuple[dict[str, Array], Array] = self.jitted(key, unpacked)(naturals, packed)
+        if key not in self.compiled:
+            self.compiled[key] = lightly(unpacked)
+        found: tuple[dict[str, Array], Array] = self.compiled[key](naturals, packed)
         return found
 
     def log_prob(self, naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:

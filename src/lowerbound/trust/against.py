@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpyro.distributions import constraints
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
+from lowerbound.family.densities.host_gaussians import draws_of, root_of
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.meanfield import MeanField
@@ -88,22 +87,28 @@ class Against:
 
     def drawn(self, count: int, seed: int = 0) -> Drawn:
         """Draws of q with log p and log q at each."""
-        family = self.family
         with jax.enable_x64(True), np.errstate(all="ignore"):
-            if isinstance(family, UnconstrainedGaussian):
-                key = jax.random.key(seed)
-                u = family.sample_unconstrained(self.parameters, key, count)
-                log_q = family.log_prob_unconstrained(self.parameters, u)
+            if isinstance(self.family, UnconstrainedGaussian):
+                u, log_q = self._gaussian(self.family, seed, count)
             else:
                 every = max(count, min(SPARE, MOST_SPARE // max(self.coordinates.size, 1)))
-                values, log_q = self._weighed(seed, every, count)
-                u, volume = self.placed(values)
-                log_q = log_q + volume[:count]
-            vectors, spare = np.asarray(u)[:count], np.asarray(u)[count:]
+                values, density = self._weighed(seed, every, count)
+                u, volume = (np.asarray(part) for part in self.placed(values))
+                log_q = np.asarray(density) + volume[:count]
+            vectors, spare = u[:count], u[count:]
             log_p, gradients = self.target(vectors, few=True)
-        return Drawn(vectors, log_p, gradients, np.asarray(log_q), spare)
+        return Drawn(vectors, log_p, gradients, log_q, spare)
 
-    def _weighed(self, seed: int, every: int, count: int) -> tuple[dict[str, Array], Array]:
+    def _gaussian(
+        self, family: UnconstrainedGaussian, seed: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        found = draws_of(self.parameters, seed, count)
+        if found is not None:
+            return found
+        u = family.sample_unconstrained(self.parameters, jax.random.key(seed), count)
+        return np.asarray(u), np.asarray(family.log_prob_unconstrained(self.parameters, u))
+
+    def _weighed(self, seed: int, every: int, count: int) -> tuple[Mapping[str, Any], Any]:
         """Draws of q, and its log density at the first of them."""
         family = self.family
         if isinstance(family, MeanField):
@@ -111,8 +116,9 @@ class Against:
             if found is not None:
                 return found
         values = family.sample(self.parameters, jax.random.key(seed), (every,))
-        log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in values.items()})
-        return values, log_q
+        known = {n: np.asarray(a) for n, a in values.items()}
+        log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in known.items()})
+        return known, log_q
 
     def moments(self, values: Mapping[str, np.ndarray], drawn: Drawn) -> dict[str, Moments]:
         """Those of q by site; `values` are the sites at the draws."""
@@ -128,10 +134,14 @@ class Against:
         size, family = self.coordinates.size, self.family
         if not isinstance(family, UnconstrainedGaussian) or size > SMALL:
             return np.zeros((0, size))
+        seed = len(drawn.vectors)
+        found = draws_of(self.parameters, seed, SPARE)
+        if found is not None:
+            return found[0]
         with jax.enable_x64(True):
             loc = np.asarray(self.parameters["loc"], float)
             spread = np.asarray(covariance(self.parameters), float)
-        rng = np.random.default_rng(len(drawn.vectors))
+        rng = np.random.default_rng(seed)
         drawn_more: np.ndarray = rng.multivariate_normal(loc, spread, SPARE, method="eigh")
         return drawn_more
 
@@ -140,9 +150,13 @@ class Against:
         kind, part = self._kind(site), self.coordinates.part(site)
         if kind is None or not isinstance(self.family, UnconstrainedGaussian):
             return None
-        with jax.enable_x64(True):
-            mean = np.asarray(self.parameters["loc"], float)[part]
-            variance = np.asarray(variances(self.parameters), float)[part]
+        mean = np.asarray(self.parameters["loc"], float)[part]
+        root = root_of(self.parameters)
+        if root is None:
+            with jax.enable_x64(True):
+                variance = np.asarray(variances(self.parameters), float)[part]
+        else:
+            variance = (root[part] ** 2).reshape(len(mean), -1).sum(axis=1)
         if kind is constraints.positive:
             mean = np.exp(mean + 0.5 * variance)
             variance = np.expm1(variance) * mean**2
@@ -160,13 +174,13 @@ class Against:
             return mapped(lambda one: coordinates.constrain(one, data), vectors, what="one draw")
 
         if "constrained" not in compiled:
-            compiled["constrained"] = quickly(constrained)
+            compiled["constrained"] = lightly(constrained)
         found = []
         with jax.enable_x64(True):
             for begin in range(0, len(vectors), TOGETHER):  # one program, however many rows
                 some = vectors[begin : begin + TOGETHER]
                 whole = np.concatenate([some, np.repeat(some[-1:], TOGETHER - len(some), axis=0)])
-                each = compiled["constrained"](jnp.asarray(whole), self.target.data)
+                each = compiled["constrained"](whole, self.target.data)
                 found.append({name: np.asarray(a)[: len(some)] for name, a in each.items()})
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
@@ -189,18 +203,18 @@ class Against:
             return None
         return support if support in (constraints.real, constraints.positive) else None
 
-    def placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def placed(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """The vectors u of draws, and log |dz/du| at each."""
         coordinates, compiled = self.coordinates, self.target.compiled
 
-        def placed(values: dict[str, jax.Array], data: Any) -> Any:
+        def placed(values: Mapping[str, Any], data: Any) -> Any:
             return mapped(lambda one: coordinates.placed(one, data), values, what="one draw")
 
         if "placed" not in compiled:
-            compiled["placed"] = quickly(placed)
-        own = {name: jnp.asarray(values[name], float) for name in coordinates.shapes}
-        found: tuple[jax.Array, jax.Array] = compiled["placed"](own, self.target.data)
-        return found
+            compiled["placed"] = lightly(placed)
+        own = {name: np.asarray(values[name], float) for name in coordinates.shapes}
+        u, volume = compiled["placed"](own, self.target.data)
+        return u, volume
 
 
 def against(fit: Fit, model: Model | None = None) -> Against:

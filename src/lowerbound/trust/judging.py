@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from lowerbound.compiled.host import COMPILED
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
-from lowerbound.cost import AFFORDABLE, machine
+from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning, UnjudgedError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
@@ -132,12 +133,12 @@ def _granted(took: float) -> float:
 
 
 def _expected(judge: Against) -> float:
-    """The seconds that it will take to compile log p, where that has to be, and of one batch."""
+    """The seconds of an ordinary core to compile log p, where that has to be, and of one batch."""
     target, program = judge.target, judge.coordinates.model
     if program is None or {"batch", "few"} & set(target.compiled):
         return target.seconds(target.batch)
-    counts, speed = counts_of(program), machine()
-    return counts.operations * speed.equation + target.batch * counts.numbers * speed.number
+    counts = counts_of(program)
+    return counts.operations * COMPILED + target.batch * counts.ordinary
 
 
 def _unmeasured(fit: Fit, why: str, cure: str = "") -> Verdict:

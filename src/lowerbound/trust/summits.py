@@ -27,6 +27,8 @@ ROUNDS, FEWEST = 80, 12  # steps of a climb at most, and those without which non
 SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
 BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
 RESTED = 0.05  # nats that another step would gain, below which a climb has ended
+PATIENCE = 10  # steps more than twice those that the last climb took to its end, without another
+LONGER = 4.0  # times, that a step is where the last went along a valley's side
 DEEP = 1.0  # nats that a valley between two summits is below both
 BETWEEN = np.linspace(0.0, 1.0, 11)[1:-1]
 ALIKE = 0.05  # of their own size, by which the numbers of two labellings may differ
@@ -160,42 +162,63 @@ def _signs(judge: Against) -> list[np.ndarray]:
 
 
 def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
-    """BFGS from every row, all at once, with steps that are shortened until log p is higher."""
+    """BFGS from every row, all at once, with steps that are shortened until log p is higher.
+
+    Where log p is convex along a step, as in a heavy tail, the next one is longer. It ends when all
+    have come to rest, and when for as long again as it took the last to do so no other has: what
+    climbs a ridge without a summit would go on for ever.
+    """
     count, dimension = z.shape
-    unit = np.broadcast_to(np.eye(dimension), (count, dimension, dimension))
-    inverse, length = unit.copy(), np.ones(count)
+    inverse = np.repeat(np.eye(dimension)[None], count, axis=0)
+    length, fresh = np.ones(count), np.ones(count, bool)
     height, gradient = slope(z)
-    fresh = np.ones(count, bool)
-    for _ in range(rounds):
-        way = np.einsum("nij,nj->ni", inverse, gradient)
-        gain = (way * gradient).sum(axis=1)
-        most = np.maximum(3.0, 0.5 * np.linalg.norm(z, axis=1))
-        norm = np.linalg.norm(way, axis=1)
-        step = way * (length * np.minimum(1.0, most / np.maximum(norm, 1e-300)))[:, None]
-        if not (np.isfinite(height) & (gain > RESTED / 50) & (length > 1e-6)).any():
+    way, gain = gradient.copy(), (gradient**2).sum(axis=1)
+    ended, latest = ~np.isfinite(height), math.inf
+    for number in range(rounds):
+        climbs = np.isfinite(height) & (length > 1e-6)
+        done = ~(climbs & (gain > RESTED / 50))
+        latest = number if (done & ~ended).any() else latest
+        ended |= done
+        if ended.all() or number > 2 * latest + PATIENCE:
             break
-        new_height, new_gradient = slope(z + step)
-        promised = (step * gradient).sum(axis=1)
-        better = new_height > height + 1e-4 * promised
-        bent = gradient - new_gradient
+        own = np.flatnonzero(climbs & (gain > RESTED / 1e6))  # as near as the others allow
+        most = np.maximum(3.0, 0.5 * np.linalg.norm(z[own], axis=1))
+        norm = np.linalg.norm(way[own], axis=1)
+        step = way[own] * (length[own] * np.minimum(1.0, most / np.maximum(norm, 1e-300)))[:, None]
+        new_height, new_gradient = slope(z[own] + step)
+        promised = (step * gradient[own]).sum(axis=1)
+        better = new_height > height[own] + 1e-4 * promised
+        bent = gradient[own] - new_gradient
         turn = (step * bent).sum(axis=1)
-        learns = better & (turn > 1e-10)
-        first = learns & fresh
-        square = np.maximum((bent**2).sum(axis=1), 1e-300)
-        inverse[first] = unit[first] * (turn / square)[first, None, None]
-        fresh &= ~first
-        rho = np.where(learns, 1.0 / np.where(learns, turn, 1.0), 0.0)
-        left = unit - rho[:, None, None] * step[:, :, None] * bent[:, None, :]
-        updated = left @ inverse @ np.swapaxes(left, 1, 2)
-        updated += rho[:, None, None] * step[:, :, None] * step[:, None, :]
-        inverse = np.where(learns[:, None, None], updated, inverse)
-        z = np.where(better[:, None], z + step, z)
-        gradient = np.where(better[:, None], new_gradient, gradient)
-        height = np.where(better, new_height, height)
-        length = np.where(better, np.minimum(1.0, 4.0 * length), 0.25 * length)
-    gain = np.einsum("ni,nij,nj->n", gradient, inverse, gradient)
+        learns, convex = better & (turn > 1e-10), better & (turn <= 1e-10)
+        first = own[learns & fresh[own]]
+        if len(first):
+            square = np.maximum((bent**2).sum(axis=1), 1e-300)
+            scale = (turn / square)[learns & fresh[own]]
+            inverse[first] = np.eye(dimension) * scale[:, None, None]
+            fresh[first] = False
+        inverse[own[convex]] *= LONGER
+        inverse[own[learns]] = _updated(inverse[own[learns]], step[learns], bent[learns])
+        moved = own[better]
+        z[moved] = z[moved] + step[better]
+        gradient[moved], height[moved] = new_gradient[better], new_height[better]
+        length[own] = np.where(better, np.minimum(1.0, 4.0 * length[own]), 0.25 * length[own])
+        way[own] = (inverse[own] @ gradient[own][:, :, None])[:, :, 0]
+        gain[own] = (way[own] * gradient[own]).sum(axis=1)
     fresh[0] = False  # that of q may be there already
     return _Ends(z, height, inverse, np.isfinite(height) & (gain < RESTED) & ~fresh)
+
+
+def _updated(inverse: np.ndarray, step: np.ndarray, bent: np.ndarray) -> np.ndarray:
+    """Inverse curvatures that know how the slope has turned along a step (BFGS)."""
+    turn = (step * bent).sum(axis=1)[:, None, None]
+    moved = inverse @ bent[:, :, None]
+    s, y = step[:, :, None], bent[:, None, :]
+    square = s @ np.swapaxes(s, 1, 2)
+    mixed = moved @ np.swapaxes(s, 1, 2)
+    updated: np.ndarray = inverse + (1.0 + y @ moved / turn) * square / turn
+    updated -= (mixed + np.swapaxes(mixed, 1, 2)) / turn
+    return updated
 
 
 # --------------------------------------------------------------------------------------------------
