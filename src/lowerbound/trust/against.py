@@ -6,6 +6,7 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 from numpyro.distributions import constraints
 
+from lowerbound.compiled import Kept
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
@@ -22,6 +24,8 @@ from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
+from lowerbound.joint import inputs_of
+from lowerbound.joint.derive import trace_program
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
@@ -33,6 +37,8 @@ TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
 SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
+MOST_KEPT = 100_000  # numbers of data of a program whose log p is kept for another fit
+_targets: Kept[Target] = Kept(8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,15 +239,28 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         discrete = discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
-        if discrete:
-            known = fit.q.family
-            summation = known.summation if isinstance(known, Summed) else enumerated(model)
-            if len(summation.names) == len(model.latent):
-                raise UnjudgedError(
-                    "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
-                )
-            model = trace_model(summation.function, *summation.call)
-        return Against(_target(model, family), family, parameters)
+        if isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Summed):
+            return Against(_target(fit, model, family, discrete), family, parameters)
+        key = _key(model)
+        if key is None:
+            return Against(_target(fit, model, family, discrete), family, parameters)
+        target = _targets.of(key, lambda: _target(fit, model, family, discrete))
+        return Against(target, family, parameters)
+
+
+def _key(model: Model) -> str | None:
+    """What equal programs with equal data share; None where the data are large.
+
+    A fit by coordinates knows its program already: that is what is digested.
+    """
+    data = inputs_of(model)
+    if sum(array.size for array in data.values()) > MOST_KEPT:
+        return None
+    total = hashlib.sha256(f"{trace_program(model).key} {model.single}".encode())
+    for name, array in sorted(data.items()):
+        total.update(f"{name}{array.shape}{array.dtype}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
@@ -255,8 +274,16 @@ def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Paramete
     return found
 
 
-def _target(model: Model, family: Variational) -> Target:
-    """Log p, in the coordinates of q where q is a Gaussian."""
+def _target(fit: Fit, model: Model, family: Variational, discrete: Collection[str]) -> Target:
+    """Log p of continuous sites, in the coordinates of q where q is a Gaussian."""
+    if discrete:
+        known = fit.q.family
+        summation = known.summation if isinstance(known, Summed) else enumerated(model)
+        if len(summation.names) == len(model.latent):
+            raise UnjudgedError(
+                "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
+            )
+        model = trace_model(summation.function, *summation.call)
     if not isinstance(family, UnconstrainedGaussian):
         return target_for(model)
     own = family.coordinates

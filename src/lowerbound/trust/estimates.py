@@ -20,7 +20,7 @@ from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.drift import Drifted, drifted
 from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
 from lowerbound.trust.summits import Optima, Summit, other_summits
-from lowerbound.trust.weighing import EVEN, Weighted, weighted
+from lowerbound.trust.weighing import Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about
 SURE = 2.0  # standard errors beyond which an estimate is no noise
@@ -62,7 +62,7 @@ def measured(
             summits=tuple((-math.log(one.mass), one.vector) for one in others),
         )
 
-    even = efficiency >= EVEN and own.tells and not others
+    even = own.even and not others
     if even and not _is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)

@@ -27,8 +27,10 @@ ROUNDS, FEWEST = 80, 12  # steps of a climb at most, and those without which non
 SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
 BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
 RESTED = 0.05  # nats that another step would gain, below which a climb has ended
-PATIENCE = 10  # steps more than twice those that the last climb took to its end, without another
+MOST_OF = 0.75  # of the climbs, whose steps are the usual number
+PATIENCE = 8  # steps more than twice the usual, or than the last climb took to its end
 LONGER = 4.0  # times, that a step is where the last went along a valley's side
+STEEP = 0.1  # of the slope along a step that is left behind it, for a longer one
 DEEP = 1.0  # nats that a valley between two summits is below both
 BETWEEN = np.linspace(0.0, 1.0, 11)[1:-1]
 ALIKE = 0.05  # of their own size, by which the numbers of two labellings may differ
@@ -165,7 +167,7 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
     """BFGS from every row, all at once, with steps that are shortened until log p is higher.
 
     Where log p is convex along a step, as in a heavy tail, the next one is longer. It ends when all
-    have come to rest, and when for as long again as it took the last to do so no other has: what
+    have come to rest, and when for as long again as most took, or the last did, no other has: what
     climbs a ridge without a summit would go on for ever.
     """
     count, dimension = z.shape
@@ -173,13 +175,14 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
     length, fresh = np.ones(count), np.ones(count, bool)
     height, gradient = slope(z)
     way, gain = gradient.copy(), (gradient**2).sum(axis=1)
-    ended, latest = ~np.isfinite(height), math.inf
+    ended, latest, usual = ~np.isfinite(height), math.inf, math.inf
     for number in range(rounds):
         climbs = np.isfinite(height) & (length > 1e-6)
         done = ~(climbs & (gain > RESTED / 50))
         latest = number if (done & ~ended).any() else latest
         ended |= done
-        if ended.all() or number > 2 * latest + PATIENCE:
+        usual = number if ended.mean() < MOST_OF else min(usual, number)
+        if done.all() or number > 2 * min(latest, usual) + PATIENCE:
             break
         own = np.flatnonzero(climbs & (gain > RESTED / 1e6))  # as near as the others allow
         most = np.maximum(3.0, 0.5 * np.linalg.norm(z[own], axis=1))
@@ -202,7 +205,10 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
         moved = own[better]
         z[moved] = z[moved] + step[better]
         gradient[moved], height[moved] = new_gradient[better], new_height[better]
-        length[own] = np.where(better, np.minimum(1.0, 4.0 * length[own]), 0.25 * length[own])
+        steep = (step * new_gradient).sum(axis=1) > STEEP * promised
+        steep &= norm * length[own] < most
+        longest = np.where(steep, 2.0 * np.maximum(length[own], 1.0), 1.0)
+        length[own] = np.where(better, np.minimum(longest, 4.0 * length[own]), 0.25 * length[own])
         way[own] = (inverse[own] @ gradient[own][:, :, None])[:, :, 0]
         gain[own] = (way[own] * gradient[own]).sum(axis=1)
     fresh[0] = False  # that of q may be there already

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import Kept, equations, jit, quickly, settled
 from lowerbound.compiled.host import Hosted, hosted
+from lowerbound.compiled.rewriting import inlined
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
@@ -137,6 +138,12 @@ class Target:
         both: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(vectors)
         return both
 
+    def _mapped(self, vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+        leaves, (jaxpr, consts) = jax.tree.leaves(data), (self.closed.jaxpr, self.closed.consts)
+        both = jax.value_and_grad(lambda vector: inlined(jaxpr, consts, [vector, *leaves])[0])
+        found: tuple[Array, Array] = jax.vmap(both)(vectors)
+        return found
+
     @property
     def _shape(self) -> np.ndarray:
         return np.zeros((self.batch, self.size), self.dtype)
@@ -162,7 +169,7 @@ class Target:
             return None
         if "traced" not in self.compiled:
             with in_precision(self.dtype):
-                self.compiled["traced"] = jax.make_jaxpr(self._batch)(self._shape, self.arguments)
+                self.compiled["traced"] = jax.make_jaxpr(self._mapped)(self._shape, self.arguments)
         data = enumerate(jax.tree.leaves(self.arguments), start=1)
         return hosted(self.compiled["traced"], dict(data))
 
@@ -208,21 +215,33 @@ def target_for(
     noncentred: Collection[str] = (),
     numbers: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Target:
-    """The target of a model; equal programs, with whatever data, share what is compiled.
+    """The target of a model, traced once; equal programs share what is compiled, whatever the data.
 
     `numbers` join the data: how far the sites that are not centred are so.
     """
     dtype = np.dtype(float) if dtype is None else dtype
-    coordinates = Coordinates.of(model, noncentred)
     data = {**model.arguments.data, **numbers}
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
+    shapes = tuple(sorted((name, np.shape(array)) for name, array in numbers.items()))
+    known: dict[object, Target] = model.findings.setdefault("targets", {})
+    own = dtype, frozenset(noncentred), shapes
+    if own not in known:
+        known[own] = _target(model, dtype, noncentred, arguments)
+    return replace(known[own], data=data, arguments=arguments)
+
+
+def _target(
+    model: Model, dtype: np.dtype[Any], noncentred: Collection[str], arguments: dict[str, Any]
+) -> Target:
+    """The target of a model, traced for data of such shapes."""
+    coordinates = Coordinates.of(model, noncentred)
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
         closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
-    key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
+    key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)
-    largest = max((int(np.size(a)) for a in data.values()), default=1)
+    largest = max((int(np.size(a)) for a in arguments.values()), default=1)
     operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)
     products = products_computed(closed.jaxpr)
     found = Counts(operations, computed, coordinates.size, largest, products)
@@ -232,7 +251,7 @@ def target_for(
         with in_precision(dtype):
             both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
-    return Target(coordinates, data, arguments, closed, dtype, batch, found, compiled)
+    return Target(coordinates, arguments, arguments, closed, dtype, batch, found, compiled)
 
 
 @dataclass(frozen=True)
