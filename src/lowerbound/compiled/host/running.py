@@ -30,7 +30,7 @@ COMPILED = 1.5e-3  # seconds that the compilation of an operation takes
 Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], bool]
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """An operation that has no counterpart in NumPy."""
 
 
@@ -106,7 +106,7 @@ def hosted(closed: ClosedJaxpr, known: Mapping[int, Any] | None = None) -> Hoste
     try:
         with np.errstate(all="ignore"):
             outputs = writer.write(closed.jaxpr, closed.consts, places)
-    except _Unknown:
+    except _UnknownError:
         return None
     inputs = tuple(place for n, place in enumerate(places) if n not in fixed)
     steps, values = tuple(writer.steps), tuple(writer.values)
@@ -157,7 +157,7 @@ class _Writer:
     def _step(self, equation: Any, places: list[int]) -> list[int]:
         call = operation(equation) if not equation.effects else None
         if call is None:
-            raise _Unknown
+            raise _UnknownError
         several = bool(equation.primitive.multiple_results)
         if all(self.known[place] for place in places):
             value = call(*[self.values[place] for place in places])
@@ -176,11 +176,11 @@ def _platform(platforms: Sequence[Sequence[str] | None]) -> np.ndarray:
     """Which of several programs, each for some kinds of devices, is that of a processor."""
     found = [n for n, kinds in enumerate(platforms) if kinds is None or "cpu" in kinds]
     if not found:
-        raise _Unknown
+        raise _UnknownError
     return np.asarray(found[0], np.int32)
 
 
 def _array(const: Any) -> np.ndarray:
     if hasattr(const, "dtype") and not np.issubdtype(const.dtype, np.generic):
-        raise _Unknown  # a key of random numbers, say
+        raise _UnknownError  # a key of random numbers, say
     return np.asarray(const)
