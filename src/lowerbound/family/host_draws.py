@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.compiled import Kept
+from lowerbound.compiled.host import Light, lightly
 from lowerbound.family.exponential import ExponentialFamily
+from lowerbound.family.factors.free import Free
 from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
 from lowerbound.family.factors.normal_gamma import NormalGamma
 from lowerbound.family.factors.precision import Gamma
@@ -21,6 +24,8 @@ Numbers = Mapping[str, np.ndarray]
 Drawn = dict[str, np.ndarray]
 TINY, MOST = float(np.finfo(float).tiny), float(np.finfo(float).max)
 ROUNDED = float(np.finfo(float).eps) / 4  # a shape parameter that was rounded to zero
+
+_inverted: Kept[Light] = Kept(32)
 
 
 @singledispatch
@@ -96,6 +101,13 @@ def _(family: Dirichlet, natural: Numbers, rng: np.random.Generator, count: int)
     logs = _log_gamma(rng, _inside(natural["log"] + 1), (count, *natural["log"].shape))
     shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return {"z": np.maximum(shares / shares.sum(axis=-1, keepdims=True), TINY)}
+
+
+@drawn.register
+def _(family: Free, natural: Numbers, rng: np.random.Generator, count: int) -> Drawn | None:
+    uniform = rng.uniform(size=(count, *family.batch_shape))
+    invert = _inverted.of(family, lambda: lightly(family.inverted))
+    return {"z": np.asarray(invert(dict(natural), uniform))}
 
 
 def _inside(shape: np.ndarray) -> np.ndarray:

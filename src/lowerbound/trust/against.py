@@ -100,10 +100,15 @@ class Against:
                 every = max(count, min(SPARE, MOST_SPARE // max(self.coordinates.size, 1)))
                 values, density = self._weighed(seed, every, count)
                 u, volume = (np.asarray(part) for part in self.placed(values))
-                log_q = np.asarray(density) + volume[:count]
+                log_q = np.asarray(density)[:count] + volume[:count]
             vectors, spare = u[:count], u[count:]
             log_p, gradients = self.target(vectors, few=True)
         return Drawn(vectors, log_p, gradients, log_q, spare)
+
+    def places(self, seed: int, count: int) -> np.ndarray:
+        """Draws of q as vectors, without their densities."""
+        values, _ = self._weighed(seed, count, 1)
+        return np.asarray(self.placed(values)[0])
 
     def _gaussian(
         self, family: UnconstrainedGaussian, seed: int, count: int
@@ -115,10 +120,10 @@ class Against:
         return np.asarray(u), np.asarray(family.log_prob_unconstrained(self.parameters, u))
 
     def _weighed(self, seed: int, every: int, count: int) -> tuple[Mapping[str, Any], Any]:
-        """Draws of q, and its log density at the first of them."""
+        """Draws of q, and its log density at the first of them or more."""
         family = self.family
         if isinstance(family, MeanField):
-            found = family.weighed(self.parameters, seed, every, count)
+            found = family.weighed(self.parameters, seed, every)
             if found is not None:
                 return found
         values = family.sample(self.parameters, jax.random.key(seed), (every,))

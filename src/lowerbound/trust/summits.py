@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -243,12 +243,17 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
         if len(found) == MOST:
             break
         near = np.linalg.norm(np.stack(known) - ends.z[i], axis=1) < 0.1
-        if near.any() or not _beyond(slope, ends.z[i], known):
+        if near.any():
             continue
-        known.append(ends.z[i])
-        one = _summit(judge, slope, ends, i, home, log_mass)
-        if one is not None:
-            found.append(one)
+        # Names and signs are free where images are as high; how high that of q is must be known.
+        free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
+        alike = _images(judge, slope.out(np.stack([home, ends.z[i]]))) if free else ()
+        if alike is None:
+            known.append(ends.z[i])
+        elif _beyond(slope, ends.z[i], known):
+            known.append(ends.z[i])
+            one = _summit(slope, ends, i, home, log_mass)
+            found += [] if one is None else [replace(one, mirrored=alike)]
     return tuple(found)
 
 
@@ -262,10 +267,8 @@ def _beyond(slope: _Slope, one: np.ndarray, known: Sequence[np.ndarray]) -> bool
     )
 
 
-def _summit(
-    judge: Against, slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float
-) -> Summit | None:
-    """A summit with its mass, where that matters and it is no other labelling."""
+def _summit(slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float) -> Summit | None:
+    """A summit with its mass, where that matters."""
     root, z = _root(slope, ends, i), ends.z[i]
     if root is None:
         return None
@@ -275,11 +278,7 @@ def _summit(
     share = mass / (1.0 + mass)
     if share * far < SHIFTS and share * far**2 < WIDENS:
         return None
-    both = slope.out(np.stack([home, z]))
-    # Names and signs are free where images are as high; how high that of q is must be known.
-    free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
-    alike = _images(judge, both) if free else ()
-    return None if alike is None else Summit(both[1], root, mass, alike)
+    return Summit(slope.out(z[None])[0], root, mass)
 
 
 def _root(slope: _Slope, ends: _Ends, i: int) -> np.ndarray | None:

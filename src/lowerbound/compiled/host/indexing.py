@@ -45,8 +45,8 @@ def gathered(params: Any, shape: tuple[int, ...]) -> Callable[..., Any]:
     return gather
 
 
-def scattered(params: Any) -> Callable[..., Any]:
-    """An array with updates added to slices that begin at given indices."""
+def scattered(params: Any, adds: Callable[..., Any]) -> Callable[..., Any]:
+    """An array with updates in slices that begin at given indices; `adds(total, places, some)`."""
     numbers = params["dimension_numbers"]
     window = tuple(numbers.update_window_dims)
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
@@ -69,13 +69,18 @@ def scattered(params: Any) -> Callable[..., Any]:
         others = [n for n in range(updates.ndim) if n not in window]
         ordered = np.transpose(updates, (*others, *window))
         if drops and not inside.all():
-            inside = inside.reshape(inside.shape + (1,) * len(window))
-            ordered = np.where(inside, ordered, np.zeros((), updates.dtype))
+            ordered = ordered[inside]
+            places = tuple(place[inside] for place in places)
         total = np.array(operand)
-        np.add.at(total, places, ordered)
+        adds(total, places, ordered)
         return total
 
     return scatter
+
+
+def put(total: np.ndarray, places: Any, some: Any) -> None:
+    """Updates in the place of what there was."""
+    total[places] = some
 
 
 def _places(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from lowerbound.compiled.host.indexing import gathered, scattered
+from lowerbound.compiled.host.indexing import gathered, put, scattered
 
 Call = Callable[..., Any]
 NUMBERS = ("f", "i", "u", "b")  # the kinds that are computed with
@@ -237,7 +237,11 @@ def _gather(equation: Any, params: Any) -> Call:
 
 
 def _scatter_add(equation: Any, params: Any) -> Call:
-    return scattered(params)
+    return scattered(params, np.add.at)
+
+
+def _scatter(equation: Any, params: Any) -> Call:
+    return scattered(params, put)
 
 
 def _cholesky(equation: Any, params: Any) -> Call:
@@ -302,6 +306,7 @@ MADE: dict[str, Callable[[Any, Any], Call | None]] = {
     "select_n": _chosen, "iota": _counted, "convert_element_type": _converted,
     "argmax": _largest(np.argmax),
     "argmin": _largest(np.argmin), "dot_general": _product, "gather": _gather,
-    "scatter-add": _scatter_add, "cholesky": _cholesky, "triangular_solve": _triangular,
+    "scatter-add": _scatter_add, "scatter": _scatter,
+    "cholesky": _cholesky, "triangular_solve": _triangular,
     "dynamic_slice": _sliced_at, "empty": _empty, "empty2": _empty,
 }  # fmt: skip

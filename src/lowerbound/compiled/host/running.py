@@ -26,6 +26,7 @@ CALLS = {
     "remat2": "jaxpr",
 }
 CALL, NUMBER = 1.5e-6, 4e-9  # seconds of a call of NumPy, and of a number that it computes
+USUAL_STEPS = 20  # of a loop that ends by a condition
 COMPILED = 1.5e-3  # seconds that the compilation of an operation takes
 Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], bool]
 
@@ -155,7 +156,11 @@ class _Writer:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _step(self, equation: Any, places: list[int]) -> list[int]:
-        call = operation(equation) if not equation.effects else None
+        call, times = None, 1
+        if equation.primitive.name in LOOPS:
+            call, times = LOOPS[equation.primitive.name](equation.params)
+        elif not equation.effects:
+            call = operation(equation)
         if call is None:
             raise _UnknownError
         several = bool(equation.primitive.multiple_results)
@@ -164,8 +169,61 @@ class _Writer:
             return [self.place(one, True) for one in (value if several else [value])]
         writes = tuple(self.place(None, False) for _ in equation.outvars)
         self.steps.append((call, tuple(places), writes, several))
-        self.numbers += sum(math.prod(variable.aval.shape) for variable in equation.outvars)
+        computed = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
+        self.numbers += max(computed, times)
         return list(writes)
+
+
+def _repeated(params: Any) -> tuple[Callable[..., Any] | None, int]:
+    """A loop that ends by a condition, and the numbers that it computes, about."""
+    count = params["cond_nconsts"], params["body_nconsts"]
+    ask, body = hosted(params["cond_jaxpr"]), hosted(params["body_jaxpr"])
+    if ask is None or body is None:
+        return None, 0
+
+    def run(*inputs: Any) -> list[Any]:
+        fixed, own = inputs[: count[0]], inputs[count[0] : sum(count)]
+        carried = list(inputs[sum(count) :])
+        while bool(ask(*fixed, *carried)[0]):
+            carried = body(*own, *carried)
+        return carried
+
+    return run, USUAL_STEPS * _work(ask, body)
+
+
+def _scanned(params: Any) -> tuple[Callable[..., Any] | None, int]:
+    """A loop over the rows of arrays, and the numbers that it computes."""
+    if "num_consts" not in params:  # of another JAX
+        return None, 0
+    consts, carries, length = params["num_consts"], params["num_carry"], params["length"]
+    body, backwards = hosted(params["jaxpr"]), params["reverse"]
+    shapes = [(length, *aval.shape) for aval in params["jaxpr"].out_avals[carries:]]
+    if body is None:
+        return None, 0
+
+    def run(*inputs: Any) -> list[Any]:
+        fixed, carried = inputs[:consts], list(inputs[consts : consts + carries])
+        rows, kept = inputs[consts + carries :], list[Any]()
+        for n in reversed(range(length)) if backwards else range(length):
+            found = body(*fixed, *carried, *(array[n] for array in rows))
+            carried = found[:carries]
+            kept.append(found[carries:])
+        kept = kept[::-1] if backwards else kept
+        each = [np.asarray([one[k] for one in kept]).reshape(s) for k, s in enumerate(shapes)]
+        return [*carried, *each]
+
+    return run, length * _work(body)
+
+
+def _work(*programs: Hosted) -> int:
+    """The numbers that would take as long as one run of programs."""
+    return int(sum(program.seconds for program in programs) / NUMBER)
+
+
+LOOPS: dict[str, Callable[[Any], tuple[Callable[..., Any] | None, int]]] = {
+    "while": _repeated,
+    "scan": _scanned,
+}
 
 
 def _program(inner: Any) -> tuple[Jaxpr, Sequence[Any]]:
