@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowerbound.family.factors.free import Free
 from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
 from lowerbound.family.factors.normal_gamma import NormalGamma
 from lowerbound.family.factors.precision import Gamma, Wishart
 from lowerbound.family.factors.simplex import Beta, Dirichlet
 from lowerbound.family.host_draws import all_drawn
+from lowerbound.joint.terms.expression import Z
 
 COUNT = 20_000
 MATRIX = np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -23,6 +25,9 @@ def naturals():
         yield Gamma((2,), power), {"log": power * shape - 1, "power": np.array([-2.0, -0.5])}
     yield Beta((2,)), {"log": np.array([-0.7, 3.0]), "log1m": np.array([1.0, 0.0])}
     yield Dirichlet((), 3), {"log": np.array([-0.9, 0.5, 4.0])}
+    yield Free((2,), (("log", Z), Z), ((), ()), ((), ()), lower=0.0), {
+        "s0": np.array([1.5, 4.0]), "s1": np.array([-2.0, -0.5]),
+    }  # fmt: skip
     px = np.array([1.0, -1.0])
     yield (
         NormalGamma((), (2,), full=True),

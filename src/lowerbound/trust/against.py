@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -244,22 +245,21 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         discrete = discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
-        if isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Summed):
-            return Against(_target(fit, model, family, discrete), family, parameters)
-        key = _key(model)
-        if key is None:
-            return Against(_target(fit, model, family, discrete), family, parameters)
-        target = _targets.of(key, lambda: _target(fit, model, family, discrete))
-        return Against(target, family, parameters)
+        key = _key(fit, model, family)
+        made = partial(_target, fit, model, family, discrete)
+        target = made() if key is None else _targets.of(key, made)
+        return Against(target.afresh(), family, parameters)
 
 
-def _key(model: Model) -> str | None:
-    """What equal programs with equal data share; None where the data are large.
+def _key(fit: Fit, model: Model, family: Variational) -> str | None:
+    """What equal programs with equal data share; None where the data are large, or q is a Gaussian.
 
-    A fit by coordinates knows its program already: that is what is digested.
+    A Gaussian has traced its target itself; a fit by coordinates knows its program already, which
+    is what is digested.
     """
     data = inputs_of(model)
-    if sum(array.size for array in data.values()) > MOST_KEPT:
+    traced = isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Summed)
+    if traced or sum(array.size for array in data.values()) > MOST_KEPT:
         return None
     total = hashlib.sha256(f"{trace_program(model).key} {model.single}".encode())
     for name, array in sorted(data.items()):

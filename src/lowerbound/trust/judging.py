@@ -206,12 +206,14 @@ def _weighed(evidence: Evidence) -> Verdict:
             f"(k-hat {evidence.k_hat:.1f}), nor does the curvature of log p"
         )
         return Verdict("nothing", reason, NUTS, evidence)
-    if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
-        text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
+    # What is largest may be noise, and what is known to be beyond a limit elsewhere.
+    far = max(filter(_is_far, evidence.off), key=lambda one: abs(one.shift), default=None)
+    if far is not None:
+        text = f"the mean of '{far.site}' is about {abs(far.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
-    limit = NEAR * SD - min(0.5 * sd.spread_error, LEAN * SD)
-    if abs(sd.spread) > limit and abs(sd.spread) > SURE * sd.spread_error:
-        text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
+    wrong = max(filter(_is_wide, evidence.off), key=lambda one: abs(one.spread), default=None)
+    if wrong is not None:
+        text = f"the sd of '{wrong.site}' is about {times(wrong.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
         return Verdict("means", _uneven(evidence), NUTS, evidence)
@@ -220,6 +222,17 @@ def _weighed(evidence: Evidence) -> Verdict:
         return Verdict("means", _some_rows(evidence, sd), ALL_ROWS, evidence)
     slight = max(abs(mean.shift) - mean.shift_error, abs(sd.spread) - sd.spread_error)
     return Verdict("all", _good(evidence, mean, sd), cure if slight > SLIGHT else "", evidence)
+
+
+def _is_far(one: Off) -> bool:
+    """Whether the mean of a site is known to be beyond the limit."""
+    return abs(one.shift) > MEAN and abs(one.shift) > SURE * one.shift_error
+
+
+def _is_wide(one: Off) -> bool:
+    """The same of its sd, whichever way."""
+    limit = NEAR * SD - min(0.5 * one.spread_error, LEAN * SD)
+    return abs(one.spread) > limit and abs(one.spread) > SURE * one.spread_error
 
 
 def _uneven(evidence: Evidence) -> str:

@@ -148,6 +148,11 @@ class Target:
     def _shape(self) -> np.ndarray:
         return np.zeros((self.batch, self.size), self.dtype)
 
+    def afresh(self) -> Target:
+        """Itself, with no points counted: what NumPy takes for one verdict is none of another's."""
+        self.compiled["batches"] = 0
+        return self
+
     def _hosted(self, points: int) -> Hosted | None:
         """The program as calls of NumPy, for so many points more.
 
