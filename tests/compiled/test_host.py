@@ -81,6 +81,7 @@ def algebra(x, a):
         (shapes, (INSIDE,)),
         (indices, (INSIDE, np.array([3, 0, 0, 2]))),
         (algebra, (INSIDE, DEFINITE)),
+        (lambda x: loops(x), (INSIDE,)),
     ],
 )
 def test_structure_indexing_and_algebra(function, args):
@@ -103,15 +104,22 @@ def test_a_matrix_without_a_root_has_no_numbers_in_it():
     assert np.isnan(hosted(closed)(-np.eye(2))[0]).any()
 
 
-def endless(x):
-    return jax.lax.while_loop(lambda v: v < 10.0, lambda v: 2 * v, x)
+def loops(x):
+    grown = jax.lax.while_loop(lambda v: v.sum() < 10.0, lambda v: 2 * v + x[0], x[1])
+    counted = jax.lax.fori_loop(0, 3, lambda n, v: v * x[n] + n, x[0])
+    rows = jax.lax.scan(lambda v, row: (v + row, (v * row, v.sum())), x[0], x, reverse=True)
+    return grown, counted, rows, jax.vmap(lambda v: jax.lax.map(jnp.exp, v))(x)
 
 
 def random(x):
     return x + jax.random.normal(jax.random.key(0))
 
 
-@pytest.mark.parametrize("function", [endless, random])
+def ordered(x):
+    return jnp.sort(jnp.stack([x, -x]))[0]
+
+
+@pytest.mark.parametrize("function", [ordered, random])
 def test_what_numpy_lacks_is_compiled(function):
     assert hosted(jax.make_jaxpr(function)(1.0)) is None
     assert_allclose(lightly(function)(1.0), jax.jit(function)(1.0), rtol=1e-6)
