@@ -28,6 +28,7 @@ SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
 BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
 RESTED = 0.05  # nats that another step would gain, below which a climb has ended
 MOST_OF = 0.75  # of the climbs, whose steps are the usual number
+RIDGE = 20  # steps, and one for every number, in which a climb from q comes to its summit
 PATIENCE = 8  # steps more than twice the usual, or than the last climb took to its end
 LONGER = 4.0  # times, that a step is where the last went along a valley's side
 STEEP = 0.1  # of the slope along a step that is left behind it, for a longer one
@@ -167,8 +168,9 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
     """BFGS from every row, all at once, with steps that are shortened until log p is higher.
 
     Where log p is convex along a step, as in a heavy tail, the next one is longer. It ends when all
-    have come to rest, and when for as long again as most took, or the last did, no other has: what
-    climbs a ridge without a summit would go on for ever.
+    have come to rest, and when for as long again as most took, or the last did, no other has. Where
+    the first, from the centre of q, comes to no rest, q is on a ridge without a summit, as scales
+    of hierarchies are: the others would climb that for ever.
     """
     count, dimension = z.shape
     inverse = np.repeat(np.eye(dimension)[None], count, axis=0)
@@ -182,7 +184,8 @@ def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
         latest = number if (done & ~ended).any() else latest
         ended |= done
         usual = number if ended.mean() < MOST_OF else min(usual, number)
-        if done.all() or number > 2 * min(latest, usual) + PATIENCE:
+        ridge = number > RIDGE + dimension and not ended[0]
+        if done.all() or ridge or number > 2 * min(latest, usual) + PATIENCE:
             break
         own = np.flatnonzero(climbs & (gain > RESTED / 1e6))  # as near as the others allow
         most = np.maximum(3.0, 0.5 * np.linalg.norm(z[own], axis=1))

@@ -46,7 +46,7 @@ QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer progra
 UNROLLED = 10_000  # operations whose compilation is foreseen
 POINT_SECONDS = 2e-6  # on an ordinary core: of a point in a batch, and more of each part of it:
 PART_SECONDS = (20e-9, 2e-9, 0.2e-9)  # an operation, a number, a product of two
-FEWEST_BATCHES = 30  # of points that a verdict takes
+FEWEST_BATCHES = 48  # of points that a verdict takes: of draws, and of climbs
 _programs: Kept[dict[object, Any]] = Kept(32)
 
 
