@@ -128,7 +128,7 @@ class Against:
             if found is not None:
                 return found
         values = family.sample(self.parameters, jax.random.key(seed), (every,))
-        known = {n: np.asarray(a) for n, a in values.items()}
+        known: dict[str, Any] = {n: np.asarray(a) for n, a in values.items()}
         log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in known.items()})
         return known, log_q
 

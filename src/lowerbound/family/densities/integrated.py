@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -90,8 +90,7 @@ class Integrated:
             possible = np.isfinite(log_theta)
             found = np.full(count, -np.inf)
             found[possible] = log_theta[possible] + held.log_given(t[possible], z[possible])
-            log_q: Any = found - volume  # NumPy's, as all that it is made of
-            return log_q
+            return cast(Array, found - volume)  # NumPy's, as all that it is made of
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise, without draws."""

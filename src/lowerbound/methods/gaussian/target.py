@@ -79,7 +79,7 @@ class Target:
         sooner done; else it is not optimised.
         """
         hosted = self._hosted(len(vectors)) if few else None
-        program = None if hosted else self.prepare(few).result()
+        program: Any = None if hosted else self.prepare(few).result()
         values, gradients, began = [], [], time.perf_counter()
         for begin in range(0, len(vectors), self.batch):
             _check_pace(began, begin, len(vectors))
