@@ -20,9 +20,9 @@ from lowerbound.compiled import Kept
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.densities.host_gaussians import draws_of, root_of
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
+from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.joint import inputs_of
@@ -114,7 +114,7 @@ class Against:
     def _gaussian(
         self, family: UnconstrainedGaussian, seed: int, count: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = draws_of(self.parameters, seed, count)
+        found = gaussian_draws(self.parameters, seed, count)
         if found is not None:
             return found
         u = family.sample_unconstrained(self.parameters, jax.random.key(seed), count)
@@ -147,7 +147,7 @@ class Against:
         if not isinstance(family, UnconstrainedGaussian) or size > SMALL:
             return np.zeros((0, size))
         seed = len(drawn.vectors)
-        found = draws_of(self.parameters, seed, SPARE)
+        found = gaussian_draws(self.parameters, seed, SPARE)
         if found is not None:
             return found[0]
         with jax.enable_x64(True):
@@ -163,7 +163,7 @@ class Against:
         if kind is None or not isinstance(self.family, UnconstrainedGaussian):
             return None
         mean = np.asarray(self.parameters["loc"], float)[part]
-        root = root_of(self.parameters)
+        root = gaussian_root(self.parameters)
         if root is None:
             with jax.enable_x64(True):
                 variance = np.asarray(variances(self.parameters), float)[part]

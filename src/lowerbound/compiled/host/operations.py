@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from lowerbound.compiled.host.indexing import gathered, put, scattered
+from lowerbound.compiled.host.gathers import gathered, put, scattered
 
 Call = Callable[..., Any]
 NUMBERS = ("f", "i", "u", "b")  # the kinds that are computed with
