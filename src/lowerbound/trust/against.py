@@ -108,8 +108,13 @@ class Against:
 
     def places(self, seed: int, count: int) -> np.ndarray:
         """Draws of q as vectors, without their densities."""
-        values, _ = self._weighed(seed, count, 1)
-        return np.asarray(self.placed(values)[0])
+        return np.asarray(self.placed(self.sites(seed, count))[0])
+
+    def sites(self, seed: int, count: int) -> dict[str, np.ndarray]:
+        """Draws of q by site."""
+        with jax.enable_x64(True):
+            values, _ = self._weighed(seed, count, 1)
+        return {name: np.asarray(values[name]) for name in self.coordinates.shapes}
 
     def _gaussian(
         self, family: UnconstrainedGaussian, seed: int, count: int

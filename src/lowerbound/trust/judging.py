@@ -14,7 +14,6 @@ from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
 from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning, UnjudgedError
-from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
 from lowerbound.result.evidence import Evidence, Finding, Off
@@ -23,10 +22,10 @@ from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
 from lowerbound.trust.estimates import MEAN, SD, SURE, measured
+from lowerbound.trust.fixed_points import other_fixed_point
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
-from lowerbound.trust.seen import SAME, findings
-from lowerbound.trust.summits import COUNTS
+from lowerbound.trust.seen import findings
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
@@ -56,7 +55,7 @@ def with_verdict(
     verdict = judged(fit, took, model, rows) if current().verdicts else UNKNOWN
     if not quiet and verdict.trust != "all":
         _warn(fit, verdict)
-    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None))
+    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None, others=()))
 
 
 def _warn(fit: Fit, verdict: Verdict) -> None:
@@ -158,14 +157,15 @@ def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Ver
     beyond = [one for one in evidence.findings if one.what == "summit"]
     if beyond:
         return _apart(evidence, beyond)
-    gaps = _other_fixed_points(fit)
-    if not gaps:
+    other = other_fixed_point(fit, judge, drawn)
+    if other is None:
         return _weighed(evidence)
     reason = (
-        f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
-        f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
+        f"a restart has converged to another optimum, {other.gap:.1f} nats below, which holds "
+        f"about {math.exp(-other.gap):.2f} times the mass of this one"
     )
-    return Verdict("nothing", reason, NUTS, evidence)
+    reason += f", far enough to matter for '{other.site}'" if other.site else ""
+    return Verdict("nothing" if other.shift > MEAN else "means", reason, NUTS, evidence)
 
 
 def _apart(evidence: Evidence, beyond: Sequence[Finding]) -> Verdict:
@@ -181,18 +181,6 @@ def _apart(evidence: Evidence, beyond: Sequence[Finding]) -> Verdict:
     if verdict.trust == "all":
         return verdict
     return replace(verdict, reason=f"{text}: {verdict.reason}", cure=PSIS)
-
-
-def _other_fixed_points(fit: Fit) -> list[float]:
-    """How far below other optima of coordinate ascent are, that count.
-
-    Those of one ELBO are the same up to the names of components.
-    """
-    if not isinstance(fit.q.family, MeanField):
-        return []
-    best = max((one.elbo for one in fit.restarts), default=-math.inf)
-    done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
-    return [gap for gap in done if SAME < gap < COUNTS]
 
 
 def _weighed(evidence: Evidence) -> Verdict:
