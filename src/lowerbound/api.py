@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import time
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
@@ -93,7 +92,7 @@ def fit(
         check_abilities(found.method, problem, checkpoint is not None)
         kept = as_checkpoint(checkpoint)
         keep = start_keeping(kept, problem, found.method, found.lines)
-        fitted = _climbed(found, method, progress, keep, watch.began)
+        fitted = _climbed(found, method, progress, keep, watch)
         took = watch.seconds
         rows = None if problem.streams or fitted.whole else problem.call
         program, quiet = _program(found), until is not None
@@ -115,14 +114,14 @@ def _program(found: Chosen) -> Model | None:
 
 
 def _climbed(
-    found: Chosen, method: Any, progress: bool | None, keep: Keeper | None, began: float
+    found: Chosen, method: Any, progress: bool | None, keep: Keeper | None, watch: Stopwatch
 ) -> Fit:
     """Carry a plan out; where its rung does not hold, that of the next one, with a warning."""
     failed: dict[str, str] = {}
     given_up: list[tuple[str, str, LowerboundError]] = []
     while True:
         try:
-            fitted = _carried_out(found, progress, keep, began)
+            fitted = _carried_out(found, progress, keep, watch)
             break
         except GIVEN_UP as error:
             # A Gaussian needs neither a grid nor a derivation.
@@ -143,22 +142,24 @@ def _climbed(
     return fitted
 
 
-def _carried_out(found: Chosen, progress: bool | None, keep: Keeper | None, began: float) -> Fit:
+def _carried_out(
+    found: Chosen, progress: bool | None, keep: Keeper | None, watch: Stopwatch
+) -> Fit:
     """The fit of a plan, with what it was expected to take."""
     # Those that end by themselves do so after sweeps or rows that are all of use.
-    limited = _limited(began) if found.rungs and found.method.limited else nullcontext()
+    limited = _limited(watch) if found.rungs and found.method.limited else nullcontext()
+    work = expected(found) if found.rungs else None
     with limited:
         fitted = carry_out(found.planned, found.method, progress, keep)
-    work = expected(found) if found.rungs else None
     return replace(fitted, plan=replace(found.plan, work=work))
 
 
-def _limited(began: float) -> AbstractContextManager[None]:
+def _limited(watch: Stopwatch) -> AbstractContextManager[None]:
     """What is left of the time, and a third of it at least.
 
     The choice, and a rung that was given up, have taken their part.
     """
-    return at_most(AFFORDABLE, max(began, time.perf_counter() - 2 / 3 * AFFORDABLE))
+    return at_most(AFFORDABLE, watch, max(watch.own_seconds - 2 / 3 * AFFORDABLE, 0.0))
 
 
 def resume(

@@ -249,8 +249,8 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
     given = []
 
     @contextmanager
-    def noted(seconds, since=0.0):
-        given.append(since + seconds - clock[0])
+    def noted(seconds, watch=None, uncounted=0.0):
+        given.append(seconds + uncounted - (watch.own_seconds if watch is not None else 0.0))
         yield
 
     def slow(*args, **kwargs):
@@ -260,8 +260,7 @@ def test_rungs_share_the_time_of_one_fit(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(api, "at_most", noted)
     timed = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
-    for user in (api, importlib.import_module("lowerbound.cost.stopwatch")):
-        monkeypatch.setattr(user, "time", timed)
+    monkeypatch.setattr(importlib.import_module("lowerbound.cost.stopwatch"), "time", timed)
     module = importlib.import_module("lowerbound.methods.grid.grids")
     monkeypatch.setattr(module, "refinements", slow)
     with pytest.warns(LadderWarning):
@@ -362,3 +361,19 @@ def test_a_derivation_that_cannot_be_checked_leaves_the_fit_to_a_gaussian(monkey
     assert np.isfinite(fit.elbo)
     with pytest.raises(UncertifiedError):
         lb.fit(program, EFFECTS / 10, method=lb.CAVI())
+
+
+def test_what_neighbours_take_of_the_machine_is_not_counted_unless_it_is_most(monkeypatch):
+    clock, worked = [0.0], [0.0]
+    timed = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: worked[0])
+    monkeypatch.setattr(importlib.import_module("lowerbound.cost.stopwatch"), "time", timed)
+    with at_most(150.0):
+        clock[0], worked[0] = 300.0, 100.0
+        assert not allowance().over
+        assert allowance().left == pytest.approx(50.0)
+        clock[0] = 601.0
+        assert allowance().over
+    monkeypatch.setattr(jax, "default_backend", lambda: "cuda")  # which the processor waits for
+    with at_most(150.0):
+        clock[0] += 151.0
+        assert allowance().over

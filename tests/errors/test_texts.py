@@ -79,6 +79,12 @@ TEXTS = [
         "of it undetermined.\nExpected a proper posterior. Give 'mu', 'tau' a proper prior.",
     ),
     (
+        errors.ImproperFactorError(("mu",), rounded=True),
+        "In single precision the optimal factor of 'mu' has no finite integral.\nExpected a "
+        'density. Compute in double precision, with lb.computing(precision="float64"); if that '
+        "says so too, give 'mu' a proper prior.",
+    ),
+    (
         errors.ImpossibleDataError(("a", "b")),
         "The density of the data is zero, or no number, at every value of 'a', 'b'.\n"
         "Expected values at which the data are possible. Correct the data, or the zeros and "

@@ -141,6 +141,34 @@ def test_numbers_that_are_fixed_are_neither_off_nor_narrow():
             assert abs(one.spread) < 0.1
 
 
+@pytest.mark.parametrize("width", [1.0, 2.0])
+def test_a_tail_too_heavy_for_an_sd_is_judged_by_the_width_of_its_middle(width):
+    """Draws of a Cauchy law of another width: 2 of 1,000 seeds are off by a tenth or more."""
+    for seed in range(3):
+        x = width * np.random.default_rng(seed).standard_cauchy(4000)
+        log_q, log_p = -np.log1p((x / width) ** 2) - np.log(width), -np.log1p(x**2)
+        (found,) = _paired(weighted({"x": x}, x[:, None], log_p - log_q))
+        assert abs(found.spread - np.log(width)) < 0.1
+        assert found.spread_error < 0.1
+
+
+def test_weights_with_one_heavy_draw_are_not_left_for_those_of_a_law_that_misses_a_neck():
+    """A scale of groups that may be zero: no Student law has the neck of its funnel, q has."""
+
+    def players(hits):
+        loc = numpyro.sample("loc", dist.Normal(-1, 1))
+        scale = numpyro.sample("scale", dist.HalfCauchy(1))
+        with numpyro.plate("players", len(hits)):
+            alpha = numpyro.sample("alpha", dist.Normal(loc, scale))
+            numpyro.sample("hits", dist.Binomial(45, logits=alpha), obs=hits)
+
+    hits = np.array([18, 17, 16, 15, 14, 14, 13, 12, 11, 11, 10, 10, 10, 10, 10, 9, 8, 7])
+    verdict = lb.fit(players, hits).verdict
+    assert verdict.trust == "all", str(verdict)
+    assert verdict.evidence.by == "weights"
+    assert abs(verdict.evidence.worst_mean.shift) < 0.1
+
+
 def test_components_without_rows_are_named():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-4, 1, 60), rng.normal(4, 1, 60)])

@@ -14,7 +14,7 @@ from jax import Array
 from jax.extend.core import Literal
 from jax.tree_util import tree_unflatten
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import jit, traced
 from lowerbound.cost import mapped
 from lowerbound.errors import NoLatentSiteError, NoObservedSiteError, NotGenerativeError
 from lowerbound.errors.wording import first_line
@@ -176,7 +176,7 @@ def _arguments_of_draws(model: Model) -> set[str]:
         return {n: a for n, a in found.items() if n not in model.deterministic}
 
     data = [model.arguments.data[name] for name in names]
-    closed = jax.make_jaxpr(program)(data, jax.random.key(0))
+    closed = traced(program)(data, jax.random.key(0))
     reached = frozenset[int]().union(*dependence(closed.jaxpr))
     return {name for i, name in enumerate(names) if i in reached}
 
@@ -190,7 +190,7 @@ def _arguments_of_data(model: Model) -> tuple[dict[str, set[str]], dict[str, str
         densities = model.run(latents, dict(zip(names, data, strict=True)))
         return [densities[name].value for name in model.observed]
 
-    jaxpr = jax.make_jaxpr(program)([model.arguments.data[n] for n in names], latents).jaxpr
+    jaxpr = traced(program)([model.arguments.data[n] for n in names], latents).jaxpr
     made_of = {
         site: {names[i] for i in inputs if i < len(names)}
         for site, inputs in zip(model.observed, dependence(jaxpr), strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
+from lowerbound.compiled import traced
 from lowerbound.errors import DifferentDataError, UnjudgedError
 from lowerbound.errors.wording import entry_of
 from lowerbound.model import Model
@@ -69,7 +70,7 @@ def _values(model: Model, names: Sequence[str]) -> list[np.ndarray]:
         densities = model.run(latents, data)
         return [densities[name].value for name in names]
 
-    closed = jax.make_jaxpr(program)(data, latents)
+    closed = traced(program)(data, latents)
     fillers = [np.zeros(one.shape, one.dtype) for one in jax.tree.leaves(latents)]
     found = evaluator(closed, range(len(names)))([*jax.tree.leaves(data), *fillers])
     return [np.asarray(array, float) for array in found]

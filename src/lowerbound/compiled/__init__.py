@@ -9,6 +9,7 @@ from lowerbound.compiled.hoisting import in_two
 from lowerbound.compiled.jitted import Jitted, jit, quickly
 from lowerbound.compiled.kept import Kept
 from lowerbound.compiled.options import equations, quick_options
+from lowerbound.compiled.tracing import traced
 from lowerbound.compiled.waiting import (
     heard,
     interruptible,
@@ -30,4 +31,5 @@ __all__ = [
     "interruptibly",
     "partial_results_are_asked_for",
     "settled",
+    "traced",
 ]

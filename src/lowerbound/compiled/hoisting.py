@@ -12,6 +12,7 @@ import jax
 from jax.extend.core import Literal
 
 from lowerbound.compiled.rewriting import Values, bind
+from lowerbound.compiled.tracing import traced
 
 
 def in_two(
@@ -21,7 +22,7 @@ def in_two(
 
     What depends on neither argument is computed in both parts rather than handed over.
     """
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(first, second)
+    closed, shapes = traced(function, return_shape=True)(first, second)
     jaxpr, structure = closed.jaxpr, jax.tree.structure(shapes)
     count = len(jax.tree.leaves(first))
     known, unknown = {*jaxpr.invars[:count]}, {*jaxpr.invars[count:]}

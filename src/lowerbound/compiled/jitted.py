@@ -7,8 +7,11 @@ from functools import update_wrapper
 from typing import Any, Final
 
 import jax
+from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled.options import quick_options
+from lowerbound.compiled.rewriting import Rewriting
+from lowerbound.compiled.tracing import apart
 from lowerbound.compiled.unsplit import kernels_divide, unsplit
 from lowerbound.compiled.waiting import interruptibly, settled
 
@@ -40,7 +43,7 @@ class Jitted:
         """The value of the function, compiled on first use for such arguments."""
         leaves, structure = jax.tree.flatten((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            return self._inner(*args, **kwargs)
+            return _part(self._inner, args, kwargs)
         kind = structure, *map(_kind, leaves)
         if kind not in self._seen:  # the call finds what was compiled
             interruptibly(self._outer.lower(*args, **kwargs).compile)
@@ -70,30 +73,44 @@ def _kind(leaf: Any) -> object:
     return type(leaf)
 
 
-def _safe(function: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
-    if not kernels_divide():
-        return function
+def _safe(function: Callable[..., Any], inner: Any) -> Callable[..., Any]:
+    rewriting = unsplit() if kernels_divide() else None
 
     def safe(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        traced = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
-
-        def call(*values: Any) -> Any:
-            filled = list(leaves)
-            for n, value in zip(traced, values, strict=True):
-                filled[n] = value
-            args, kwargs = jax.tree.unflatten(structure, filled)
-            return inner(*args, **kwargs)
-
-        own = [leaves[n] for n in traced]
-        closed, shapes = jax.make_jaxpr(call, return_shape=True)(*own)
-        rewriting = unsplit()
-        if not rewriting.touches(closed.jaxpr):
-            return inner(*args, **kwargs)  # traced already
-        found = rewriting.run(closed.jaxpr, closed.consts, own)
-        return jax.tree.unflatten(jax.tree.structure(shapes), found)
+        return _part(inner, args, kwargs, rewriting)
 
     return update_wrapper(safe, function, updated=())
+
+
+def _part(
+    inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rewriting: Rewriting | None = None
+) -> Any:
+    """A jitted function as a part of what is being traced, rewritten where that is to be.
+
+    It keeps nothing of the arrays that it closes over: a part holds copies (`apart`).
+    """
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    given = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+
+    def call(*values: Any) -> Any:
+        filled = list(leaves)
+        for n, value in zip(given, values, strict=True):
+            filled[n] = value
+        args, kwargs = jax.tree.unflatten(structure, filled)
+        return inner(*args, **kwargs)
+
+    own = [leaves[n] for n in given]
+    whole, shapes = jax.make_jaxpr(call, return_shape=True)(*own)
+    closed = apart(whole)
+    if closed is not whole:
+        inner.clear_cache()
+    if rewriting is not None and rewriting.touches(closed.jaxpr):
+        found = rewriting.run(closed.jaxpr, closed.consts, own)
+    elif closed is not whole:
+        found = jaxpr_as_fun(closed)(*own)
+    else:
+        return inner(*args, **kwargs)  # traced already
+    return jax.tree.unflatten(jax.tree.structure(shapes), found)
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Jitted:

@@ -15,6 +15,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from lowerbound.compiled.interpreting import interpreted, itself
+from lowerbound.compiled.tracing import traced
 
 Values = list[Any]
 # A replacement takes an equation and its inputs and returns its outputs; None keeps the equation.
@@ -91,7 +92,7 @@ class Rewriting:
         if not self.touches(jaxpr):
             return value
         shapes = [_shape(variable.aval) for variable in jaxpr.invars]
-        new = jax.make_jaxpr(lambda *args: self.run(jaxpr, consts, args))(*shapes)
+        new = traced(lambda *args: self.run(jaxpr, consts, args))(*shapes)
         if closed:
             return new
         if new.consts:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted, itself
 from lowerbound.compiled.rewriting import bind, inner
 from lowerbound.model.dependence import scan_sizes
@@ -41,7 +42,7 @@ def bounded(function: Callable[..., Any], *shapes: Any) -> Callable[..., Any]:
     It is not to be differentiated any further. Loops of a form that is not known here, those of
     another JAX say, keep the function as it is, without a limit.
     """
-    closed, outputs = jax.make_jaxpr(function, return_shape=True)(*shapes)
+    closed, outputs = traced(function, return_shape=True)(*shapes)
     structure = jax.tree.structure(outputs)
 
     def run(*args: Any) -> Any:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from lowerbound.cost.stopwatch import Stopwatch
 
 AFFORDABLE: Final = 150.0  # seconds of an automatic fit on the rungs that estimate
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """Seconds that some work may take, from when it began."""
+    """Seconds that some work may take of its own: what neighbours take is not counted."""
 
     seconds: float = math.inf
-    begun: float = 0.0
+    watch: Stopwatch = field(default_factory=Stopwatch, compare=False)
+    uncounted: float = 0.0  # of the watch, at first
 
     @property
     def spent(self) -> float:
         """The share that has been spent: 1 and more when the work is to stop."""
-        return (time.perf_counter() - self.begun) / self.seconds
+        return (self.watch.own_seconds - self.uncounted) / self.seconds
 
     @property
     def left(self) -> float:
         """The seconds that are left, none below zero."""
-        return max(self.begun + self.seconds - time.perf_counter(), 0.0)
+        return max(self.seconds + self.uncounted - self.watch.own_seconds, 0.0)
 
     @property
     def over(self) -> bool:
@@ -54,14 +56,15 @@ def allowance() -> Allowance:
 
 
 @contextmanager
-def at_most(seconds: float, since: float | None = None) -> Iterator[None]:
+def at_most(
+    seconds: float, watch: Stopwatch | None = None, uncounted: float = 0.0
+) -> Iterator[None]:
     """Let the work inside stop after so many seconds, or sooner where it had fewer left.
 
-    They count from now, or from when the work began.
+    They count from now, or by the watch of the work but for its first, `uncounted` seconds.
     """
-    outer, own = allowance(), Allowance(seconds, time.perf_counter() if since is None else since)
-    sooner = outer.begun + outer.seconds < own.begun + own.seconds
-    token = _now.set(outer if sooner else own)
+    outer, own = allowance(), Allowance(seconds, watch or Stopwatch(), uncounted)
+    token = _now.set(outer if outer.left < own.left else own)
     try:
         yield
     finally:

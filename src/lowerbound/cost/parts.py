@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from lowerbound.compiled import traced
 from lowerbound.cost.jaxpr_cost import peak_bytes
 from lowerbound.cost.memory import limits
 from lowerbound.errors import TooLargeError
@@ -53,7 +54,7 @@ def mapped(
     leaves = jax.tree.leaves(arrays)
     count = leaves[0].shape[0]
     first = jax.eval_shape(lambda tree: jax.tree.map(lambda a: a[0], tree), arrays)
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*first)
+    closed, shapes = traced(function, return_shape=True)(*first)
     check_fits(count * output_bytes(closed), f"the result for all {count} points")
     together = affordable_count(closed.jaxpr, min(count, most or count), what)
     structure = jax.tree.structure(shapes)

@@ -102,14 +102,23 @@ class NoFiniteBoundError(LowerboundError):
 
 
 class ImproperFactorError(ArgumentError):
-    """The optimal factor of some sites has no finite integral."""
+    """The optimal factor of some sites has no finite integral.
 
-    def __init__(self, sites: Sequence[str]) -> None:
+    `rounded`: as far as single precision can tell, in which sums of many rows lose what decides.
+    """
+
+    def __init__(self, sites: Sequence[str], rounded: bool = False) -> None:
         names = quoted(sites)
-        super().__init__(
+        text = (
             f"The optimal factor of {names} is improper: the data and the prior leave a direction "
             f"of it undetermined.\nExpected a proper posterior. Give {names} a proper prior."
         )
+        single = (
+            f"In single precision the optimal factor of {names} has no finite integral.\n"
+            "Expected a density. Compute in double precision, with "
+            f'lb.computing(precision="float64"); if that says so too, give {names} a proper prior.'
+        )
+        super().__init__(single if rounded else text)
 
 
 class ImproperPosteriorError(LowerboundError):

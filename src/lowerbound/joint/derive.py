@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from lowerbound.compiled import traced
 from lowerbound.joint.blocks.kind import FAMILIES
 from lowerbound.joint.latents import Latent, latent_of
 from lowerbound.joint.rules.elementwise import NAMED
@@ -170,7 +171,7 @@ def _trace_program(model: Model) -> Program:
         for site in model.latent.values()
     }
     arrays = {name: abstract(np.shape(a), a.dtype) for name, a in data.items()}
-    closed, out_shape = jax.make_jaxpr(outputs, return_shape=True)(shapes, arrays)
+    closed, out_shape = traced(outputs, return_shape=True)(shapes, arrays)
     infinite = frozenset(name for name, array in data.items() if holds_infinity(array))
     return Program(closed, jax.tree.structure(out_shape), static, latents, names, infinite)
 

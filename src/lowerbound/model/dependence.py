@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
 
-from lowerbound.compiled import Kept, jit
+from lowerbound.compiled import Kept, jit, traced
 from lowerbound.compiled.host import light
 
 Inputs = frozenset[int]
@@ -162,7 +162,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any) -> Any:
-        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        closed, shapes = traced(function, return_shape=True)(*args)
         compiled = equal_programs(closed)
         return jax.tree.unflatten(jax.tree.structure(shapes), compiled(*jax.tree.leaves(args)))
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxprs_in_params
 from numpyro.distributions import Distribution
 
+from lowerbound.compiled import traced
 from lowerbound.errors import (
     ParameterSiteError,
     ShapeError,
@@ -144,7 +145,7 @@ def record(
         return outputs
 
     try:
-        closed = jax.make_jaxpr(program)(key, [arguments.data[name] for name in names])
+        closed = traced(program)(key, [arguments.data[name] for name in names])
     except (TypeError, ValueError, AssertionError) as error:
         if subsampled and is_about_shapes(error):
             raise SubsampledPlateError(

@@ -13,10 +13,17 @@ import numpy as np
 from jax import Array
 from numpyro.distributions.constraints import Constraint
 
-from lowerbound.errors import EmptyDataError, LowerboundError, ShapeError, UnsupportedModelError
+from lowerbound.errors import (
+    DataTypeError,
+    EmptyDataError,
+    LowerboundError,
+    ShapeError,
+    UnsupportedModelError,
+)
 from lowerbound.errors.wording import first_line
 from lowerbound.model.dependence import equal_programs, restrict
 from lowerbound.model.inputs.arguments import Arguments, split_arguments
+from lowerbound.model.inputs.leaves import whole_array
 from lowerbound.model.inputs.missing import missing_masks
 from lowerbound.model.inputs.numbers import check_numbers
 from lowerbound.model.looking import is_inspection, least_sight
@@ -124,6 +131,10 @@ def _record(function: Callable[..., Any], arguments: Arguments, key: Array) -> R
         for name, array in arguments.data.items():
             if array.size == 0:  # a maximum of nothing, say
                 raise EmptyDataError(name, array.shape) from error
+        if isinstance(error, TypeError) and arguments.labels:  # text where a number is needed
+            name, label = next(iter(arguments.labels.items()))
+            array = whole_array(label)
+            raise DataTypeError(name, str(array.dtype), array.shape) from error
         if is_about_types(error):
             raise
         if is_inspection(error):

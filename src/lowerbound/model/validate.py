@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import constraints
 
+from lowerbound.compiled import traced
 from lowerbound.errors import (
     EmptyDataError,
     NoLatentSiteError,
@@ -57,7 +58,7 @@ def _densities_depend_on_data(model: Model) -> bool:
         return [density.log_prob() for density in model.run(latents, data).values()]
 
     latents = jax.eval_shape(model.draw, jax.random.key(0))
-    closed = jax.make_jaxpr(densities)(latents, model.arguments.data)
+    closed = traced(densities)(latents, model.arguments.data)
     return any(max(inputs, default=0) >= len(latents) for inputs in dependence(closed.jaxpr))
 
 

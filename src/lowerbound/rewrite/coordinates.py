@@ -19,6 +19,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.infer.util import potential_energy
 
+from lowerbound.compiled import traced
 from lowerbound.errors import DiscreteSiteError
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
@@ -192,7 +193,7 @@ class Coordinates:
             found = self.affine(parts, data, site)
             return found.loc, found.scale
 
-        closed = jax.make_jaxpr(read)(parts)
+        closed = traced(read)(parts)
         found = frozenset[int]().union(*dependence(closed.jaxpr))
         names = sorted(parts)
         return tuple(n for n in self.shapes if names.index(n) in found)

@@ -18,6 +18,7 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import IdentityTransform, Transform
 from numpyro.primitives import Messenger
 
+from lowerbound.compiled import traced
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
 from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model import Model, trace_model
@@ -168,8 +169,8 @@ def find_parameters(
                 with sight.mode():
                     return run(key, {**data, **fixed})
 
-            traced = jax.make_jaxpr(seeing, return_shape=True)(key, data)
-            return traced, [key, *jax.tree.leaves(data)]
+            program = traced(seeing, return_shape=True)(key, data)
+            return program, [key, *jax.tree.leaves(data)]
 
         ((closed, shapes), inputs), _ = least_sight(read, tuple(arguments.data))
         numbers = evaluator(closed, range(len(closed.jaxpr.outvars)))(inputs)

@@ -30,6 +30,7 @@ from lowerbound.model.inputs.leaves import (
     Column,
     column_array,
     is_data,
+    is_label,
     is_sparse,
     is_table,
     table_columns,
@@ -313,6 +314,10 @@ def fingerprint(
 def _words(leaf: Any) -> str:
     if isinstance(leaf, Column):
         return repr(leaf)
+    if is_label(leaf):
+        array = whole_array(leaf)
+        digest = hashlib.sha256(repr(array.tolist()).encode()).hexdigest()
+        return f"{array.dtype} of shape {array.shape}; sha256 {digest}"
     if not is_data(leaf):
         if isinstance(leaf, jax.Array):  # of no dimensions, or a key
             return f"{leaf.dtype}; {leaf}"

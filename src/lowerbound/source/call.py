@@ -11,7 +11,7 @@ from jax.tree_util import PyTreeDef
 
 from lowerbound.errors import ArgumentError, RowError, StreamError
 from lowerbound.model.inputs.arguments import named_leaves, put_back
-from lowerbound.model.inputs.leaves import Column, is_data
+from lowerbound.model.inputs.leaves import Column, is_data, is_label
 from lowerbound.source.arrays import Rows, open_rows
 
 Batch = dict[str, np.ndarray]
@@ -234,6 +234,9 @@ def open_call(
         name: leaf.shape[0] if isinstance(leaf, Rows) else leaf.reader.total
         for name, leaf in data.items()
     }
+    for name, leaf in flat:
+        if is_label(leaf) and (not data or len(leaf) in lengths.values()):
+            open_rows(name, leaf)  # text is no constant where each row has its own: refused
     masked = frozenset(
         name
         for name, leaf in data.items()

@@ -17,10 +17,11 @@ from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
+from lowerbound.trust.central_widths import log_width_ratio
 from lowerbound.trust.drift import Drifted, drifted
 from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
 from lowerbound.trust.summits import Optima, Summit, other_summits
-from lowerbound.trust.weighing import Weighted, weighted
+from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about
 SURE = 2.0  # standard errors beyond which an estimate is no noise
@@ -43,9 +44,9 @@ def measured(
     """
     values = judge.values(drawn.vectors)
     own = weighted(values, drawn.vectors, drawn.log_ratios)
-    if own.tells and _is_open(_paired(own)) and points > 0:
-        # The weights are sound, and too few: more of them are all that it takes.
-        drawn = _joined(drawn, judge.drawn(_more(points, drawn), seed + 1))
+    if points > 0 and (_is_even(own) if not own.tells else _is_open(_paired(own))):
+        # The weights are sound, or but for a few, and too few: more of them are all that it takes.
+        drawn = _with_more(judge, drawn, points, seed + 1)
         values = judge.values(drawn.vectors)
         own = weighted(values, drawn.vectors, drawn.log_ratios)
     count, alone = len(drawn.vectors), _alone(own)
@@ -75,6 +76,8 @@ def measured(
     best = around if around is not None and around.tells else None
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
         return evidence("weights", _paired(own))
+    if best is not None and own.tells and not others and _is_poorer(best, own):
+        return evidence("weights", _paired(own))
     if best is not None:
         return evidence("proposals", _compared(moments, best), best)
     moved = drifted(lambda u: judge.target(u, few=True), drawn, points, seed)
@@ -82,7 +85,8 @@ def measured(
         off = moved_off(judge, moments, moved)
         if around is not None and around.size >= ENOUGH:
             off = tuple(map(_narrower, off, _compared(moments, around)))
-        return evidence("chains", off)
+        if not own.tells or others or _error(off) < _error(_paired(own)):
+            return evidence("chains", off)
     if own.tells:
         return evidence("weights", _paired(own))
     return evidence("curvature", _curved(judge, drawn))
@@ -100,8 +104,28 @@ def _said(one: Summit) -> Finding:
     return Finding("summit", text, one.mirrored[0], one.mass)
 
 
-def _more(points: int, drawn: Drawn) -> int:
-    return min(int(MORE * points), MOST_MORE * len(drawn.vectors))
+def _is_even(own: Weighted) -> bool:
+    """Whether most draws of q weigh the same; one of some hundred may still make a heavy tail."""
+    return own.made > 0 and len(own.log_weights) > 0 and own.size >= EVEN * own.made
+
+
+def _is_poorer(best: Weighted, own: Weighted) -> bool:
+    """Whether weighted draws tell less than those of q.
+
+    The averages of both weights estimate the evidence: the one that is below the other by more
+    than their errors misses mass, as a Student law does in the neck of a funnel.
+    """
+    errors = math.hypot(best.log_mean_error, own.log_mean_error)
+    return best.size < own.size or best.log_mean < own.log_mean - SURE * errors
+
+
+def _with_more(judge: Against, drawn: Drawn, points: int, seed: int) -> Drawn:
+    """More draws of q, as many at a time as there were: the same compiled programs make them."""
+    count = len(drawn.vectors)
+    rounds = min(int(MORE * points) // count, MOST_MORE)
+    for one in range(rounds):
+        drawn = _joined(drawn, judge.drawn(count, seed + one))
+    return drawn
 
 
 def _joined(one: Drawn, other: Drawn) -> Drawn:
@@ -145,8 +169,18 @@ def _paired(own: Weighted) -> tuple[Off, ...]:
         shift_error = np.sqrt(excess**2 @ centred**2)
         spread_error = np.sqrt(excess**2 @ (centred**2 - variance) ** 2)
         sd = sd * _varies(array)
-        found.append(_worst(site, mean - weights @ x, variance, sd, shift_error, spread_error))
+        one = _worst(site, mean - weights @ x, variance, sd, shift_error, spread_error)
+        if one is not None and SURE * one.spread_error > SD:  # the sd of so heavy a tail is noise
+            one = _by_widths(one, x[:, sd > 0], weights)
+        found.append(one)
     return tuple(one for one in found if one is not None)
+
+
+def _by_widths(one: Off, x: np.ndarray, weights: np.ndarray) -> Off:
+    """What is known of a site whose sds are not: the widths of its central intervals."""
+    each = [log_width_ratio(column, weights) for column in x.T]
+    spread, error = max(each, key=lambda pair: abs(pair[0]) - pair[1])
+    return replace(one, spread=spread, spread_error=error)
 
 
 def _compared(moments: Own, best: Weighted) -> tuple[Off, ...]:

@@ -18,7 +18,7 @@ from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
 from lowerbound.ascent.rows.row_gaussians import Block, entropy, moved
-from lowerbound.compiled import Jitted, Kept, jit, quickly
+from lowerbound.compiled import Jitted, Kept, jit, quickly, traced
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.model.program import Message
@@ -130,7 +130,7 @@ class Objective:
         """The traced log density, each row with a weight where there are rows."""
         weights = None if self.plate is None else np.ones(self.rows)
         arguments = self.start(), np.zeros(self.own.shape), np.zeros(self.shared.shape)
-        return jax.make_jaxpr(self.log_joint)(*arguments, self.data(), weights)
+        return traced(self.log_joint)(*arguments, self.data(), weights)
 
     def work(self) -> float:
         """How many operations one evaluation takes, products of matrices included."""

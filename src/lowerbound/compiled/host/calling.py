@@ -10,6 +10,7 @@ import numpy as np
 
 from lowerbound.compiled.host.running import Hosted, hosted
 from lowerbound.compiled.jitted import Jitted, quickly
+from lowerbound.compiled.tracing import traced
 
 
 class Light:
@@ -32,7 +33,7 @@ class Light:
         leaves = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
         kind = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if kind not in self._known:
-            closed, shapes = jax.make_jaxpr(self._function, return_shape=True)(*args)
+            closed, shapes = traced(self._function, return_shape=True)(*args)
             self._known[kind] = light(closed), jax.tree.structure(shapes)
         run, outputs = self._known[kind]
         if run is not None:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import jit, quickly, traced
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
@@ -140,9 +140,7 @@ class Summed:
     def _traced(self, theta: Values) -> ClosedJaxpr:
         """The log weights of states as a program of one theta and the data."""
         first = {n: a[0] for n, a in theta.items()}
-        return jax.make_jaxpr(self.summation.log_weights)(
-            first, self.summation.model.arguments.data
-        )
+        return traced(self.summation.log_weights)(first, self.summation.model.arguments.data)
 
     def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
         """The function of the log weights of states, theta, more and the data, jitted once.

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
+from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted
 from lowerbound.joint.rules import elementwise, indexing, multiplied, static, structural
 from lowerbound.joint.rules.scans import Scan
@@ -133,7 +134,7 @@ class _Interpreter:
         given = [abstract_of(v.aval) for v in equation.invars]
         wide = any(dtype.itemsize == 8 for dtype in (one.dtype for one in given))
         with jax.enable_x64(wide):  # in the types in which the program was traced
-            closed = jax.make_jaxpr(lambda *arrays: scan.side_by_side(order, arrays))(*given)
+            closed = traced(lambda *arrays: scan.side_by_side(order, arrays))(*given)
         return self.run(closed.jaxpr, closed.consts, inputs)
 
     def constant(self, equation: Any, inputs: list[Any]) -> list[Operand]:

@@ -40,7 +40,7 @@ def check_components(engine: Engine, model: Model, seeded: int | None) -> None:
         static = {
             name: value
             for name, value in zip(model.arguments.names, model.arguments.leaves, strict=True)
-            if name is None and value == components
+            if name is None and isinstance(value, int) and value == components
         }
         name = "K" if static else f"Site '{engine.joint.blocks[seeded].sites[0]}'"
         raise TooManyComponentsError(name, components, rows)

@@ -13,6 +13,7 @@ from jax import Array
 
 from lowerbound.ascent import State
 from lowerbound.ascent.maximise import FEW
+from lowerbound.compiled import traced
 from lowerbound.compute.engine import Engine
 from lowerbound.errors import ArgumentError, UnsupportedModelError
 from lowerbound.joint import Joint, Summand, energy
@@ -83,7 +84,7 @@ def moving(
     joint: Joint, parameters: Sequence[Parameter], inputs: Mapping[str, Any]
 ) -> frozenset[int]:
     """The compressed arrays that depend on the parameters; raises where there is no M step."""
-    closed = jax.make_jaxpr(joint.compress)(dict(inputs))
+    closed = traced(joint.compress)(dict(inputs))
     names = sorted(inputs)
     own = {names.index(parameter_name(p.name)) for p in parameters}
     depends = dependence(closed.jaxpr)

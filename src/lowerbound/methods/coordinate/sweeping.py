@@ -338,7 +338,9 @@ def check_factors(engine: Engine, state: State, proper: np.ndarray) -> None:
         if not all(np.isfinite(array).all() for array in jax.tree.leaves(natural)):
             break  # no statement about the posterior: the search has failed
         if not fine or (block.number in curved and "xx" in natural and is_flat(natural["xx"])):
-            raise ImproperFactorError(block.sites)
+            leaves = jax.tree.leaves(natural)
+            rounded = any(np.asarray(array).dtype == np.float32 for array in leaves)
+            raise ImproperFactorError(block.sites, rounded)
 
 
 def check_bound(elbo: float, starts: int, sweep: int) -> None:

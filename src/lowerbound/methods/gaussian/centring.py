@@ -20,7 +20,7 @@ from numpyro.distributions import Distribution
 
 from lowerbound.ascent.gaussian_step import Ascent, begin
 from lowerbound.bound.draws import draw_seed, normal_draws
-from lowerbound.compiled import quickly
+from lowerbound.compiled import quickly, traced
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
@@ -181,7 +181,7 @@ def _with_location_and_scale(model: Model) -> dict[str, dict[str, bool]]:
     if not names:
         return {}
     latents = {n: np.zeros(s.shape) for n, s in model.latent.items()}
-    closed, shape = jax.make_jaxpr(parameters, return_shape=True)(latents, model.arguments.data)
+    closed, shape = traced(parameters, return_shape=True)(latents, model.arguments.data)
     depends = [
         any(position < len(latents) for position in inputs) for inputs in dependence(closed.jaxpr)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -18,12 +17,13 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import Kept, equations, jit, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quickly, settled, traced
 from lowerbound.compiled.host import Hosted, hosted
 from lowerbound.compiled.rewriting import inlined
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
+    Stopwatch,
     affordable_count,
     allowance,
     machine,
@@ -80,9 +80,9 @@ class Target:
         """
         hosted = self._hosted(len(vectors)) if few else None
         program: Any = None if hosted else self.prepare(few).result()
-        values, gradients, began = [], [], time.perf_counter()
+        values, gradients, watch = [], [], Stopwatch()
         for begin in range(0, len(vectors), self.batch):
-            _check_pace(began, begin, len(vectors))
+            _check_pace(watch, begin, len(vectors))
             some = vectors[begin : begin + self.batch]
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
@@ -93,7 +93,7 @@ class Target:
                     value, gradient = settled(program(whole, self.arguments))
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
-        pace = (time.perf_counter() - began) / (len(values) * self.batch)
+        pace = watch.own_seconds / (len(values) * self.batch)
         # Of the last calls: a machine that others use gets slower, and the first call is slow.
         before = self.compiled.get("pace", pace)
         self.compiled["pace"] = pace if pace < before else 0.5 * (before + pace)
@@ -174,14 +174,14 @@ class Target:
             return None
         if "traced" not in self.compiled:
             with in_precision(self.dtype):
-                self.compiled["traced"] = jax.make_jaxpr(self._mapped)(self._shape, self.arguments)
+                self.compiled["traced"] = traced(self._mapped)(self._shape, self.arguments)
         data = enumerate(jax.tree.leaves(self.arguments), start=1)
         return hosted(self.compiled["traced"], dict(data))
 
 
-def _check_pace(began: float, done: int, total: int) -> None:
+def _check_pace(watch: Stopwatch, done: int, total: int) -> None:
     """Raise TooSlowError where some points have shown that all of them cannot be afforded."""
-    spent, most = time.perf_counter() - began, allowance().seconds
+    spent, most = watch.own_seconds, allowance().seconds
     if done and spent > LONG and spent * total / done > most:
         raise TooSlowError(total, spent * total / done, most)
 
@@ -242,7 +242,7 @@ def _target(
     coordinates = Coordinates.of(model, noncentred)
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
-        closed = jax.make_jaxpr(coordinates.log_density)(vector, arguments)
+        closed = traced(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)
@@ -254,7 +254,7 @@ def _target(
     batch = found.batch
     if batch * found.numbers > ROUGHLY:
         with in_precision(dtype):
-            both = jax.make_jaxpr(value_and_gradient(closed, arguments))(vector)
+            both = traced(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
     return Target(coordinates, arguments, arguments, closed, dtype, batch, found, compiled)
 

@@ -19,7 +19,7 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import Transform
 
 from lowerbound.ascent import State
-from lowerbound.compiled import Kept
+from lowerbound.compiled import Kept, traced
 from lowerbound.compute.bounded_loops import bounded
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.compute.prior_state import from_prior, narrowed
@@ -287,7 +287,7 @@ def point_solver(model: Model) -> Solver:
         return PointInner(model, inputs).solve(theta, (), jnp.ones(()))[1]
 
     theta = {name: jnp.zeros(()) for name in model.latent}
-    key = digest(jax.make_jaxpr(density)(theta, inputs), *theta, *sorted(inputs))
+    key = digest(traced(density)(theta, inputs), *theta, *sorted(inputs))
     compiled = _points.of(key, dict)
     size = sum(np.size(array) for array in inputs.values())
     return Solver(inner, Nothing(), inputs, compiled, size)

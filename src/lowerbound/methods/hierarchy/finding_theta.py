@@ -7,12 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from numpyro.distributions import constraints
 
-from lowerbound.compiled import Kept, quickly
+from lowerbound.compiled import Kept, quickly, traced
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
@@ -189,7 +188,7 @@ def _split(model: Model, roles: _Roles, together: int = 1) -> Predictors:
         return coordinates.log_density_at(sites, data)
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
-    closed = jax.make_jaxpr(density)(*shapes, *leaves)
+    closed = traced(density)(*shapes, *leaves)
     closed = in_plain_terms(closed, range(len(theta), len(theta) + len(z)))
     shared = _programs.of(digest(closed, *theta, "|", *z, *names, str(together)), dict)
     flat = flattened(closed)

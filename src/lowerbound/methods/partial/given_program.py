@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import biject_to
 
+from lowerbound.compiled import traced
 from lowerbound.compute.engine import Engine, derived, engine_for
 from lowerbound.errors import ChosenSitesError, Residual, UnknownSiteError
 from lowerbound.joint import Joint, Statistics, Summand, energy, inputs_of
@@ -107,7 +107,7 @@ def given_sites(
     if known is None:
         known = engine.compiled["affine"] = affine_in(engine.joint, sites)
     vector = abstract((coordinates.size,), np.dtype(float))
-    written = jax.make_jaxpr(lambda u: (coordinates.constrain(u, {}), log_jacobian(coordinates, u)))
+    written = traced(lambda u: (coordinates.constrain(u, {}), log_jacobian(coordinates, u)))
     return GivenSites(engine, coordinates, known, digest(written(vector))), program
 
 
@@ -206,7 +206,7 @@ def affine_in(joint: Joint, sites: Sequence[str]) -> Affine:
     """The summands, with what depends on g multiplied out: the energy is affine in it."""
     inputs = inputs_of(joint.model)
     shapes = {name: abstract(np.shape(a), a.dtype) for name, a in inputs.items()}
-    closed = jax.make_jaxpr(joint.compress)(shapes)
+    closed = traced(joint.compress)(shapes)
     names = {given_name(site) for site in sites}
     own = {i for i, name in enumerate(sorted(shapes)) if name in names}  # JAX sorts by key
     moving = {slot for slot, found in enumerate(dependence(closed.jaxpr)) if found & own}

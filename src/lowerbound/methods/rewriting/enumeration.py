@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.compiled import Kept, quickly
+from lowerbound.compiled import Kept, quickly, traced
 from lowerbound.errors import ImpossibleDataError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
 from lowerbound.family.densities.nothing import Nothing
@@ -162,7 +162,7 @@ def summed(summation: Summation, counted: tuple[str, ...]) -> tuple[float, dict[
 
     data = model.arguments.data
     with jax.enable_x64(True):
-        closed = jax.make_jaxpr(sums)(data)
+        closed = traced(sums)(data)
         run = _compiled.of(digest(closed), lambda: quickly(jaxpr_as_fun(closed)))
         log_evidence, *last = run(*jax.tree.leaves(data))
     return float(log_evidence), dict(zip(sorted(counted), map(float, last), strict=True))

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
-from lowerbound.compiled import Kept, jit
+from lowerbound.compiled import Kept, jit, traced
 from lowerbound.cost import numbers_computed
 from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
@@ -130,7 +130,7 @@ def _traced(
 
     indices = {s.name: np.zeros(s.shape, int) for s in discrete}
     vector = np.zeros(coordinates.size)
-    closed, shapes = jax.make_jaxpr(terms, return_shape=True)(indices, vector, model.arguments.data)
+    closed, shapes = traced(terms, return_shape=True)(indices, vector, model.arguments.data)
     names = tuple(sorted(shapes))
     return ScoreProgram(model, coordinates, discrete, blankets, closed, names, {})
 

@@ -15,6 +15,7 @@ from lowerbound.errors import ArgumentError, DataTypeError, StreamError
 from lowerbound.model.inputs.leaves import (
     Column,
     is_data,
+    is_label,
     is_leaf,
     is_table,
     table_like,
@@ -31,7 +32,8 @@ class Arguments:
     "covariates['age']"). Scalars, strings, None and lists of numbers stay as they are. `missing`
     holds, for each `numpy.ma.MaskedArray` argument with masked entries, its mask; those entries
     are filled with a value that occurs in the array. `tables` are the arguments that came as a
-    table: a program that looks at one finds its columns by name, as its author does.
+    table: a program that looks at one finds its columns by name, as its author does. `labels` are
+    those that hold text, dates or objects, which stay as they are, too.
     """
 
     data: dict[str, np.ndarray]
@@ -41,6 +43,7 @@ class Arguments:
     names: tuple[str | None, ...] = field(default=(), repr=False)
     structure: PyTreeDef | None = field(default=None, repr=False)
     tables: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    labels: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with the given, possibly traced, arrays put back."""
@@ -96,7 +99,8 @@ def split_arguments(
             tables[name] = leaf
         leaves.append(None)
         names.append(name)
-    return Arguments(data, missing, none, tuple(leaves), tuple(names), structure, tables)
+    labels = {name: leaf for name, leaf in flat if is_label(leaf)}
+    return Arguments(data, missing, none, tuple(leaves), tuple(names), structure, tables, labels)
 
 
 def named_leaves(

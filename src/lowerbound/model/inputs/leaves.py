@@ -36,12 +36,24 @@ def is_leaf(node: Any) -> bool:
 
 
 def is_data(leaf: Any) -> bool:
-    """Whether the leaf is an array or a table of one or more dimensions."""
-    if isinstance(leaf, Column) or is_table(leaf) or is_sparse(leaf):
+    """Whether the leaf is an array or a table of numbers, of one or more dimensions."""
+    if isinstance(leaf, Column) or is_sparse(leaf):
         return True
+    if is_table(leaf):
+        return not is_label(leaf)
     if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
         return False
-    return not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return not (jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) or is_label(leaf))
+
+
+def is_label(leaf: Any) -> bool:
+    """Whether the leaf is an array or a table that holds text, dates or objects.
+
+    No density has such a value: a program makes numbers of it in Python (codes of groups, say).
+    """
+    if is_table(leaf):
+        return any(_is_no_number(_column_type(column)) for column in table_columns(leaf))
+    return isinstance(leaf, np.ndarray) and leaf.ndim > 0 and _is_no_number(leaf.dtype)
 
 
 def is_table(leaf: Any) -> bool:
@@ -124,6 +136,15 @@ def _column_like(column: Any, vector: np.ndarray) -> Any:
     import pyarrow
 
     return pyarrow.array(vector).cast(column.type)
+
+
+def _column_type(column: Any) -> Any:
+    """NumPy's type, or pandas' own, of the values in a column."""
+    return column.dtype if _is_pandas(column) else column_array(column[:0]).dtype
+
+
+def _is_no_number(dtype: Any) -> bool:
+    return dtype.kind in "OSTUMm" or getattr(dtype, "names", None) is not None
 
 
 def _package(leaf: Any) -> str:

@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
+from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted
 from lowerbound.model.density import strip
 
@@ -180,7 +181,7 @@ class Past:
             return getattr(strip(law).base, name)
 
         given = [jax.numpy.asarray(self.values[n]) for n in names]
-        (node,) = node_of(jax.make_jaxpr(compute)(*given), given)
+        (node,) = node_of(traced(compute)(*given), given)
         return node
 
 

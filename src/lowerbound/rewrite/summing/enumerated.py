@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled import traced
 from lowerbound.errors import DiscreteSiteError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
 from lowerbound.model.dependence import dependence
@@ -151,7 +152,7 @@ def discrete_parents(model: Model, names: Sequence[str]) -> Parents:
         densities = {n: d.log_prob() for n, d in model.run(latents, data).items()}
         return {**densities, **model.deterministic_values(latents, data)}
 
-    closed, shapes = jax.make_jaxpr(outputs, return_shape=True)(latents, model.arguments.data)
+    closed, shapes = traced(outputs, return_shape=True)(latents, model.arguments.data)
     inputs = sorted(latents)  # the order of a flattened dict; the data come after
     found = dict(zip(sorted(shapes), dependence(closed.jaxpr), strict=True))
     parents = {

@@ -19,6 +19,7 @@ from jax import Array
 from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
+from lowerbound.compiled import traced
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.errors import TooLargeError
 from lowerbound.model.dependence import evaluator
@@ -115,7 +116,7 @@ def _by_row(
             return together
 
     inputs = states, model.arguments.data
-    closed = jax.make_jaxpr(terms)(*inputs)
+    closed = traced(terms)(*inputs)
     if fewer and states[1:].size and numbers_computed(closed.jaxpr) > LONG:
         return _by_row(found, group, names, states[:1])
     evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))

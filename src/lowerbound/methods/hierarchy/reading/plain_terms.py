@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted
 from lowerbound.compiled.rewriting import bind
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
@@ -61,7 +61,7 @@ def in_plain_terms(closed: ClosedJaxpr, z: Collection[int]) -> ClosedJaxpr:
         given = [Value(a, AFFINE if number in z else DATA) for number, a in enumerate(args)]
         return [found.array for found in pass_.run(closed.jaxpr, closed.consts, given)]
 
-    rewritten = jax.make_jaxpr(run)(*closed.in_avals)
+    rewritten = traced(run)(*closed.in_avals)
     return rewritten if pass_.changed else closed
 
 
@@ -96,7 +96,7 @@ class _Pass:
             looped = opened_loop(one.params, [value.kind != DATA for value in given])
             if looped is not None:
                 self.changed = True
-                steps = jax.make_jaxpr(looped)(*(value.array for value in given))
+                steps = traced(looped)(*(value.array for value in given))
                 return self.run(steps.jaxpr, steps.consts, given)
         if self._is_linear(one, given):
             self.changed = True
@@ -106,7 +106,7 @@ class _Pass:
                 return list(bind(one.primitive, inputs, one.params))
 
             arrays = [value.array for value in given]
-            product = jax.make_jaxpr(lambda *a: as_products(run, a, own))(*arrays)
+            product = traced(lambda *a: as_products(run, a, own))(*arrays)
             return self.run(product.jaxpr, product.consts, given)
         rule = self.rules.get(one.primitive.name)
         found = None if rule is None else rule(one, given)

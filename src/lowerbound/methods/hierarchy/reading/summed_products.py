@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.compiled import traced
 from lowerbound.methods.hierarchy.reading.affine_maps import Entries, Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, CURVED
@@ -168,7 +168,7 @@ def _replaced(
             continue
         function, inputs = chosen[one]
         shapes = [_like(atom) for atom in inputs]
-        inner = flattened(jax.make_jaxpr(function)(*shapes))
+        inner = flattened(traced(function)(*shapes))
         named: dict[Name, Atom] = dict(zip(inner.inputs, inputs, strict=True))
         for step in inner.operations:
             new = []
