@@ -130,7 +130,8 @@ class Objective:
         """The traced log density, each row with a weight where there are rows."""
         weights = None if self.plate is None else np.ones(self.rows)
         arguments = self.start(), np.zeros(self.own.shape), np.zeros(self.shared.shape)
-        return traced(self.log_joint)(*arguments, self.data(), weights)
+        found: ClosedJaxpr = traced(self.log_joint)(*arguments, self.data(), weights)
+        return found
 
     def work(self) -> float:
         """How many operations one evaluation takes, products of matrices included."""

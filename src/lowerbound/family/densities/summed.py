@@ -140,7 +140,9 @@ class Summed:
     def _traced(self, theta: Values) -> ClosedJaxpr:
         """The log weights of states as a program of one theta and the data."""
         first = {n: a[0] for n, a in theta.items()}
-        return traced(self.summation.log_weights)(first, self.summation.model.arguments.data)
+        data = self.summation.model.arguments.data
+        found: ClosedJaxpr = traced(self.summation.log_weights)(first, data)
+        return found
 
     def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
         """The function of the log weights of states, theta, more and the data, jitted once.
