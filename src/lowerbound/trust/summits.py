@@ -39,6 +39,7 @@ SAME = 0.1  # nats between the heights of a summit and its image
 MOST_PROPOSED = 100  # numbers of a vector that draws are proposed for
 MOST = 4  # summits beside that of q
 SHIFTS, WIDENS = 0.1, 0.2  # of a mean in sds, and of a variance, by a summit that counts
+AWAY = 3.0  # sds of q, in which nothing else is looked for
 COUNTS = 3.0  # nats below the best, that another optimum of many numbers may be: a twentieth
 
 Optima = Sequence[tuple[float, np.ndarray]]
@@ -71,11 +72,20 @@ def other_summits(
     if fine.sum() < 2 or not judge.target.everywhere:
         return ()
     rounds = int(min(ROUNDS, points / STARTS))
-    if dimension > MOST_NUMBERS or rounds < FEWEST or fine.sum() <= dimension:
+    if dimension > MOST_NUMBERS or rounds < 1 or fine.sum() <= dimension:
         return _of_starts(judge, drawn.vectors[fine], optima)
     slope = _Slope(judge, *_standard(drawn.vectors[fine]))
-    ends = _climbed(slope, _starts(judge, slope, drawn.vectors[fine], optima), rounds)
-    return _judged(judge, slope, ends, log_mass)
+    starts = _starts(judge, slope, drawn.vectors[fine], optima)
+    if rounds < FEWEST and not _promising(slope, starts):
+        return _of_starts(judge, drawn.vectors[fine], optima)
+    return _judged(judge, slope, _climbed(slope, starts, max(rounds, FEWEST)), log_mass)
+
+
+def _promising(slope: _Slope, starts: np.ndarray) -> bool:
+    """Whether a start away from q is as high as q already: one look, where a climb takes long."""
+    heights = slope(starts)[0]
+    away = np.linalg.norm(starts - starts[0], axis=1) > AWAY * math.sqrt(starts.shape[1])
+    return bool((heights[away] > heights[0] - COUNTS).any())
 
 
 # --------------------------------------------------------------------------------------------------
