@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 
 import jax
@@ -82,6 +83,57 @@ def test_arrays_that_a_program_closes_over_are_left_as_they_were(model, method):
         np.testing.assert_allclose(usable(array), array.sum(), rtol=1e-5)
     given = lb.fit(model, *arrays(seed=0), method=method)
     assert fit.elbo == pytest.approx(given.elbo, rel=1e-6)
+
+
+class Station:
+    """A program that is a method, and one that is an object."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def program(self):
+        linear(self.x, self.y)
+
+    def __call__(self):
+        linear(self.x, self.y)
+
+
+WAYS = {
+    "closure": lambda x, y: lambda: linear(x, y),
+    "partial": lambda x, y: functools.partial(linear, x, y=y),
+    "default": lambda x, y: lambda held=(x, {"y": y}): linear(held[0], held[1]["y"]),
+    "method": lambda x, y: Station(x, y).program,
+    "object": Station,
+    "handler": lambda x, y: numpyro.handlers.block(functools.partial(linear, x, y), hide=["none"]),
+    "helper": lambda x, y: (lambda inner: lambda: inner())(lambda: linear(x, y)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_arrays_that_jax_knows_in_single_precision_are_doubles_in_a_fit(way):
+    x, y = arrays(seed=3)
+    known = jax.jit(lambda scale: scale * (jnp.sum(x) + jnp.sum(y)))
+    before = known(1.0)  # and JAX keeps that form for as long as there is `known`
+    fit = lb.fit(WAYS[way](x, y), method=lb.CAVI())
+    assert fit.elbo == lb.fit(linear, *arrays(seed=3), method=lb.CAVI()).elbo
+    assert known(1.0) == before
+
+
+GLOBAL_X, GLOBAL_Y = arrays(seed=4)
+
+
+def of_globals():
+    likelihood()
+
+
+def likelihood():
+    linear(GLOBAL_X, GLOBAL_Y)
+
+
+def test_arrays_of_a_module_are_doubles_too():
+    known = jax.jit(lambda scale: scale * jnp.sum(GLOBAL_X))
+    known(1.0)
+    assert lb.fit(of_globals).elbo == lb.fit(linear, *arrays(seed=4)).elbo
 
 
 @pytest.mark.parametrize("method", [lb.CAVI(), lb.Gaussian()], ids=["CAVI", "Gaussian"])

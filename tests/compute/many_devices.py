@@ -3,7 +3,7 @@
 `python -m tests.compute.many_devices four NAME ...` checks the laws on four simulated devices, for
 models of the zoo, and `python -m tests.compute.many_devices minibatches NAME HOW ...` those of
 minibatches;
-`python -m tests.compute.many_devices process ADDRESS RANK FOLDER` is one of two processes.
+`python -m tests.compute.many_devices process ADDRESS RANK FOLDER NAME ...` is one of two processes.
 """
 
 import sys
@@ -114,14 +114,14 @@ def minibatches(*runs: str) -> None:
         print(name, how)
 
 
-def process(address: str, rank: int, folder: str) -> None:
+def process(address: str, rank: int, folder: str, *names: str) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, 2, rank)
     mesh = placement("all")
     assert (mesh.count, mesh.processes, mesh.process) == (2, 2, rank)
     own = np.arange(3) + 3 * rank
     np.testing.assert_array_equal(mesh.fetch(mesh.shard_local(own)), np.arange(6))
-    for name in TWO:
+    for name in names:
         fit = fitted(name, "all", restarts=2, sweeps=20)
         fit.save(f"{folder}/{name}-{rank}.lb")
     other = np.arange(6.0) + rank
@@ -141,4 +141,4 @@ if __name__ == "__main__":
         elif sys.argv[1] == "minibatches":
             minibatches(*sys.argv[2:])
         else:
-            process(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+            process(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

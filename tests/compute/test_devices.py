@@ -101,16 +101,16 @@ def test_a_batch_that_devices_cannot_share():
     assert batch_size(lb.SVI(), 3, None) == 3
 
 
-def test_two_processes_give_the_numbers_of_one(tmp_path):
+@pytest.mark.parametrize("name", TWO)
+def test_two_processes_give_the_numbers_of_one(name, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    both = [start("process", address, str(rank), str(tmp_path)) for rank in (0, 1)]
+    both = [start("process", address, str(rank), str(tmp_path), name) for rank in (0, 1)]
     printed = output(*both)
-    for name in TWO:
-        one = fitted(name, None, restarts=2, sweeps=20)
-        for rank in (0, 1):
-            assert_same(one, lb.load(tmp_path / f"{name}-{rank}.lb", case_of(name).model))
+    one = fitted(name, None, restarts=2, sweeps=20)
+    for rank in (0, 1):
+        assert_same(one, lb.load(tmp_path / f"{name}-{rank}.lb", case_of(name).model))
     for text in printed:
         assert text.endswith(
             "Argument 'x' of process 1 differs from that of process 0.\n"

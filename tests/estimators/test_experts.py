@@ -1,6 +1,7 @@
 """Mixtures of experts: planted pieces, hierarchical ones, the evidence in a tiny case."""
 
 import pickle
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -19,15 +20,24 @@ def two_pieces(seed, n=200):
     return x, mean + 0.1 * rng.normal(size=n)
 
 
-def test_planted_pieces_are_found():
-    """In each of 3 seeds; slopes have sds of 0.01, and the tolerance is ten of them."""
-    for seed in range(3):
-        x, y = two_pieces(seed)
-        model = MixtureOfExperts(2, random_state=seed).fit(x, y)
-        assert_rises(model)
-        order = np.argsort(model.coef_[:, 0])
-        np.testing.assert_allclose(model.coef_[order], [[-2, 1], [1, 0]], atol=0.1)
-        np.testing.assert_allclose(model.intercept_[order], [0, 1], atol=0.2)
+@cache
+def fitted(seed):
+    return MixtureOfExperts(2, random_state=seed).fit(*two_pieces(seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_pieces_are_found(seed):
+    """Slopes have sds of 0.01, and the tolerance is ten of them."""
+    model = fitted(seed)
+    assert_rises(model)
+    order = np.argsort(model.coef_[:, 0])
+    np.testing.assert_allclose(model.coef_[order], [[-2, 1], [1, 0]], atol=0.1)
+    np.testing.assert_allclose(model.intercept_[order], [0, 1], atol=0.2)
+
+
+def test_gates_predictions_and_files_of_planted_pieces():
+    (x, y), model = two_pieces(2), fitted(2)
+    order = np.argsort(model.coef_[:, 0])
     shares = model.gate_proba([[-2.0, 0.0], [2.0, 0.0]])
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert (shares[[0, 1], order] > 0.95).all()
@@ -43,27 +53,27 @@ def test_planted_pieces_are_found():
     np.testing.assert_allclose(back.predict(x), mean)
 
 
-def test_a_tree_of_gates_finds_four_pieces():
-    """Eight starts of one seed; a second seed would need no other program, and takes as long."""
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        x = rng.uniform(-4, 4, size=(400, 1))
-        pieces = [3 * x[:, 0] + 6, -2 * x[:, 0], 1.5 * x[:, 0], 6 - 1.5 * x[:, 0]]
-        mean = np.select([x[:, 0] < -2, x[:, 0] < 0, x[:, 0] < 2], pieces[:3], pieces[3])
-        y = mean + 0.1 * rng.normal(size=400)
-        model = MixtureOfExperts(2, depth=2, n_init=8).fit(x, y)
-        np.testing.assert_allclose(np.sort(model.coef_[:, 0]), [-2, -1.5, 1.5, 3], atol=0.1)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tree_of_gates_finds_four_pieces(seed):
+    """With eight starts."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-4, 4, size=(400, 1))
+    pieces = [3 * x[:, 0] + 6, -2 * x[:, 0], 1.5 * x[:, 0], 6 - 1.5 * x[:, 0]]
+    mean = np.select([x[:, 0] < -2, x[:, 0] < 0, x[:, 0] < 2], pieces[:3], pieces[3])
+    y = mean + 0.1 * rng.normal(size=400)
+    model = MixtureOfExperts(2, depth=2, n_init=8).fit(x, y)
+    np.testing.assert_allclose(np.sort(model.coef_[:, 0]), [-2, -1.5, 1.5, 3], atol=0.1)
 
 
-def test_logistic_experts_find_classes_on_two_sides():
+@pytest.mark.parametrize("seed", range(2))
+def test_logistic_experts_find_classes_on_two_sides(seed):
     """No one line parts them; labels are wrong for 2 of 100, and 90 of 100 are found."""
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        x = rng.uniform(-3, 3, size=(300, 2))
-        y = np.where(rng.random(300) < expit(8 * (abs(x[:, 0]) - 1.5)), "out", "in")
-        model = MixtureOfExpertsClassifier(2, random_state=seed).fit(x, y)
-        assert_rises(model)
-        assert model.score(x, y) > 0.85
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, size=(150, 2))
+    y = np.where(rng.random(150) < expit(8 * (abs(x[:, 0]) - 1.5)), "out", "in")
+    model = MixtureOfExpertsClassifier(2, random_state=seed).fit(x, y)
+    assert_rises(model)
+    assert model.score(x, y) > 0.85
     assert model.predict([[-2.8, 0.0], [0.0, 0.0], [2.8, 0.0]]).tolist() == ["out", "in", "out"]
     np.testing.assert_allclose(model.predict_proba(x).sum(axis=1), 1.0)
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 import lowerbound as lb
 from lowerbound import errors
+from tests.laws.compilations import counted
 
 
 def mystery(hair):
@@ -43,6 +44,25 @@ CASES = {
     two_dice: (9, {(a, b): (a + b == 9) / 36 for a, b in DICE}),
     near_sum: (4.3, {(a, b): stats.norm.pdf(4.3, a + b, 0.4) / 36 for a, b in DICE}),
 }
+
+
+def test_draws_for_other_data_run_what_the_first_have_compiled():
+    def groups(y):
+        k = numpyro.sample("k", dist.Categorical(jnp.array([0.5, 0.3, 0.2])))
+        with numpyro.plate("rows", len(y)):
+            c = numpyro.sample("c", dist.Bernoulli(0.3))
+            numpyro.sample("y", dist.Normal(k + 2.0 * c, 1.0), obs=y)
+
+    first, other = np.array([0.1, 2.3, 1.4]), np.array([3.9, 2.2, 4.1])
+    lb.fit(groups, first).sample(20)
+    with counted() as compilations:
+        fit = lb.fit(groups, other)
+        drawn = fit.sample(20)
+    assert not compilations
+    assert drawn["c"].shape == (20, 3)
+    # k = 2 and c = (1, 0, 1) are by far the likeliest.
+    assert (drawn["k"] == 2).mean() > 0.5
+    assert (drawn["c"].mean(axis=0) > 0.5).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("program", CASES, ids=lambda p: p.__name__)

@@ -70,6 +70,26 @@ def test_few_draws_are_the_first_of_more_by_one_program(regression_fit):
         np.testing.assert_array_equal(draws, more[site][:20])
 
 
+def test_draws_of_some_sites_leave_the_factors_of_others_alone(mixture_fit, monkeypatch):
+    fit, *_ = mixture_fit
+    blocks = zip(fit.q.family.blocks, fit.q.family.families, strict=True)
+    (rows,) = (family for block, family in blocks if block.sites == ("z",))
+    # As many draws of everything have the same keys, and are the same.
+    every = fit.sample(700, seed=3)
+
+    def never(*args):
+        raise AssertionError("drawn")
+
+    monkeypatch.setattr(type(rows), "sample", never)
+    some = fit.sample(700, seed=3, sites=["mu", "pi"])
+    assert set(some) == {"mu", "pi"}
+    for site, draws in some.items():
+        np.testing.assert_allclose(draws, every[site], rtol=1e-12)
+    # Nor are they drawn for a table of what rows share, or for rows that are new.
+    assert {name.split("[")[0] for name in fit.summary(draws=700).index} == {"pi", "tau", "mu"}
+    assert fit.predictive(np.zeros((2, 2)), K=3, draws=700)["x"].shape == (700, 2, 2)
+
+
 def test_log_predictive_of_a_regression_is_student_t(regression_fit):
     fit, x, y = regression_fit
     precision, beta, a, b = exact_regression(x, y)

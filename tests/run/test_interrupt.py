@@ -16,12 +16,12 @@ import faulthandler, os, signal, sys, threading, time
 from pathlib import Path
 import numpy as np
 import lowerbound as lb
-from benchmarks.hang_calls import wishart_mixture
+from tests.run.models import mixture
 
 faulthandler.dump_traceback_later(240, exit=True)
 folder = Path(sys.argv[1])
 x = np.random.default_rng(0).normal(size=(200, 2)) + 5 * (np.arange(200) % 2)[:, None]
-data = {"X": x, "K": 2}
+data = {"x": x, "K": 2}
 
 
 def press_when_written(directory, beyond=0):
@@ -41,13 +41,13 @@ for name, method in (
     directory = folder / name
     press_when_written(directory)
     try:
-        lb.fit(wishart_mixture, **data, method=method, checkpoint=lb.Checkpoint(directory, 10))
+        lb.fit(mixture, **data, method=method, checkpoint=lb.Checkpoint(directory, 10))
     except KeyboardInterrupt:
         print(name, "raised")
     last = max(int(p.name[5:15]) for p in directory.glob("step-*.lb"))
     press_when_written(directory, last)
     with lb.interruptible():
-        fit = lb.resume(directory, wishart_mixture, **data)
+        fit = lb.resume(directory, mixture, **data)
     print(name, "resumed", fit.restarts[0].sweeps > last, np.isfinite(fit.elbo), fit.converged)
     print(fit.stop_reason.rstrip("0123456789"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

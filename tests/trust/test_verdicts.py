@@ -133,8 +133,8 @@ def test_auxiliary_sites_are_no_part_of_the_comparison():
         numpyro.sample("y", dist.Bernoulli(logits=x @ b), obs=y)
 
     rng = np.random.default_rng(1)
-    x = rng.normal(size=(200, 2))
-    y = (rng.uniform(size=200) < 0.5).astype(float)
+    x = rng.normal(size=(60, 2))
+    y = (rng.uniform(size=60) < 0.5).astype(float)
     fit = lb.fit(logistic, x, y, method=lb.Augmented({"y": "polya-gamma"}, lb.CAVI()))
     assert [one.site for one in fit.verdict.evidence.off] == ["b"]
 

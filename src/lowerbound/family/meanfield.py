@@ -53,20 +53,24 @@ class MeanField:
         )
 
     def sample(
-        self, naturals: tuple[Natural, ...], key: Array, shape: tuple[int, ...] = ()
+        self,
+        naturals: tuple[Natural, ...],
+        key: Array,
+        shape: tuple[int, ...] = (),
+        sites: Collection[str] | None = None,
     ) -> dict[str, Array]:
-        """Independent draws of all sites, with leading axes `shape`."""
+        """Independent draws with leading axes `shape`: of all sites, or of the factors of some."""
+        numbers = [n for n, b in enumerate(self.blocks) if sites is None or set(b.sites) & {*sites}]
 
         def draw(naturals: tuple[Natural, ...], key: Array) -> dict[str, Array]:
             values: dict[str, Array] = {}
-            keys = jax.random.split(key, len(self.blocks))
-            for block, family, natural, k in zip(
-                self.blocks, self.families, naturals, keys, strict=True
-            ):
-                values.update(block.unpack(family.sample(natural, k, shape)))
+            keys = jax.random.split(key, len(self.blocks))  # one draw, whatever is left out
+            for n in numbers:
+                drawn = self.families[n].sample(naturals[n], keys[n], shape)
+                values.update(self.blocks[n].unpack(drawn))
             return values
 
-        drawn: dict[str, Array] = self.jitted(("sample", shape), draw)(naturals, key)
+        drawn: dict[str, Array] = self.jitted(("sample", shape, *numbers), draw)(naturals, key)
         return drawn
 
     def weighed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpyro.distributions import Distribution
 
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.family_records import family_record
+from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, drawn_together
 
 
@@ -37,21 +38,35 @@ class Q:
     ) -> dict[str, Array]:
         """Independent draws of all sites, on their own scales, with a leading axis.
 
-        Where none of the `sites` is one that is drawn given the others, those are left out.
-        `numbers` are those of one draw: where they are few, the draws are the first of more.
+        Of `sites` alone where the others are independent of them or drawn given them. `numbers`
+        are those of one draw: where they are few, the draws are the first of more.
         """
-        family = self.family
-        if sites is not None and isinstance(family, Summed):
-            family = family.only(sites)
+        family = self._of(sites)
         count = draws if numbers is None else drawn_together(family, draws, numbers)
         with jax.enable_x64(True):
-            drawn = family.sample(self.parameters, key, (count,))
+            if isinstance(family, MeanField):
+                drawn = family.sample(self.parameters, key, (count,), sites)
+            else:
+                drawn = family.sample(self.parameters, key, (count,))
             # By NumPy: JAX compiles a program for every shape, by `jnp.asarray` too.
             first = {name: np.asarray(array)[:draws] for name, array in drawn.items()}
             return {
                 name: jax.device_put(self.values[name][own] if name in self.values else own)
                 for name, own in first.items()
             }
+
+    def drawn_with(self, sites: Sequence[str], every: Collection[str]) -> set[str]:
+        """Which of all sites are drawn where some are wanted."""
+        family = self._of(sites)
+        if isinstance(family, MeanField):
+            return {s for b in family.blocks if set(b.sites) & {*sites} for s in b.sites} & {*every}
+        summed = self.family.summation.names if isinstance(self.family, Summed) else ()
+        return set(every) - (set() if family is self.family else set(summed))
+
+    def _of(self, sites: Sequence[str] | None) -> Variational:
+        if sites is not None and isinstance(self.family, Summed):
+            return self.family.only(sites)
+        return self.family
 
     def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of one site, elementwise."""

@@ -21,6 +21,7 @@ from lowerbound.errors import (
     UnsupportedModelError,
 )
 from lowerbound.errors.wording import first_line
+from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.dependence import equal_programs, restrict
 from lowerbound.model.inputs.arguments import Arguments, split_arguments
 from lowerbound.model.inputs.leaves import whole_array
@@ -66,6 +67,7 @@ def trace_model(
     >>> model.data_plate
     Plate(name='tosses', size=3, dim=-1)
     """
+    function = in_any_precision(function)
     arguments = split_arguments(function, args, kwargs or {})
     with jax.enable_x64(True):
         key = jax.random.key(0)

@@ -21,7 +21,8 @@ _INTERNAL = (
 _INTERNAL_FILES = (contextlib.__file__, functools.__file__)
 
 
-def _is_internal(filename: str) -> bool:
+def is_internal(filename: str) -> bool:
+    """Whether a file is the machinery's."""
     return (
         filename.startswith(_INTERNAL)
         or filename in _INTERNAL_FILES
@@ -31,7 +32,7 @@ def _is_internal(filename: str) -> bool:
 
 def user_line(frame: FrameType | None) -> str:
     """The first line up the stack that is the user's, as "model.py:14"."""
-    while frame is not None and _is_internal(frame.f_code.co_filename):
+    while frame is not None and is_internal(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return "unknown line"
@@ -49,7 +50,7 @@ def error_line(error: BaseException) -> tuple[str, str]:
     where, source = "unknown line", ""
     for frame, line in _frames(error.__traceback__):
         filename = frame.f_code.co_filename
-        if not _is_internal(filename):
+        if not is_internal(filename):
             where = f"{os.path.basename(filename)}:{line}"
             source = linecache.getline(filename, line, frame.f_globals).strip()
     return where, source

@@ -211,7 +211,8 @@ class Fit:
     ) -> dict[str, jax.Array]:
         """Draws of the latent sites alone, or of some of them, on their own scales."""
         wanted = tuple(self.sites) if sites is None else sites
-        numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in wanted)
+        drawn = self.sites if sites is None else self.q.drawn_with(sites, self.sites)
+        numbers = sum(int(np.prod(self.sites[name]["shape"])) for name in drawn)
         check_fits(8 * draws * numbers, f"a set of {draws:,} draws of the latent sites")
         values = self.q.sample(draws, key, sites, numbers)
         return {name: values[name] for name in wanted}

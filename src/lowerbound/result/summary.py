@@ -35,12 +35,10 @@ def summary_table(fit: Fit, sites: list[str] | None, draws: int) -> pd.DataFrame
     """One row per element: mean, sd and quantiles under q."""
     import pandas as pd
 
-    sample = fit.sample(draws)
     shared = [n for n in fit.sites if fit.sites[n]["scope"] == "global"]
-    names = sites or [
-        *(shared or list(fit.sites)),
-        *(n for n in sample if n not in fit.sites),
-    ]
+    latent = sites or shared or list(fit.sites)
+    sample = fit.sample(draws, sites=latent if _are_all(fit, sites, latent) else None)
+    names = sites or [*latent, *(n for n in sample if n not in fit.sites)]
     rows: dict[str, dict[str, float]] = {}
     for name in names:
         mean, sd = site_moments(fit, name)
@@ -58,6 +56,14 @@ def summary_table(fit: Fit, sites: list[str] | None, draws: int) -> pd.DataFrame
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.columns.name = f"trust: {fit.verdict.trust}"
     return table
+
+
+def _are_all(fit: Fit, sites: list[str] | None, latent: list[str]) -> bool:
+    """Whether these latent sites are all that a table shows, and others need not be drawn."""
+    if sites is not None or len(latent) == len(fit.sites) or not fit.has_data:
+        return set(latent) < set(fit.sites)
+    model = fit.own_model()
+    return not (model.deterministic or model.missing)
 
 
 def described(fit: Fit) -> str:

@@ -190,3 +190,22 @@ def test_a_fit_is_explained_saved_and_compiled_once(tmp_path):
     with counted() as compiled:
         lb.fit(regression, X + 1.0, y, method=method)
     assert not compiled
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_in_single_precision_it_comes_to_rest_where_rounding_lets_it(seed):
+    """Steps whose gains are rounding once went on to the limit, for these seeds among others."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(8, 3))
+    y = x @ np.ones(3) + 0.3 * rng.normal(size=8)
+
+    def robust(x, y):
+        b = numpyro.sample("b", dist.StudentT(4.0, jnp.zeros(3), 1.0).to_event(1))
+        numpyro.sample("y", dist.StudentT(3.0, jnp.tanh(x @ b), 0.5), obs=y)
+
+    double = lb.fit(robust, x, y, method=lb.Laplace())
+    with lb.computing(precision="float32"):
+        single = lb.fit(robust, x, y, method=lb.Laplace())
+    assert single.converged
+    off = np.abs(single.mean("b") - double.mean("b")) / double.sd("b")
+    assert off.max() < 0.01

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import CategoricalProbs, Distribution
 
-from lowerbound.compiled import jit, quickly, traced
+from lowerbound.compiled import Kept, jit, quickly, traced
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.model.dependence import digest
@@ -40,7 +41,6 @@ class Summed:
 
     inner: Variational
     summation: Summation
-    compiled: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def only(self, sites: Sequence[str]) -> Variational:
         """The density that has all of these sites, and as little more as there is."""
@@ -140,8 +140,9 @@ class Summed:
     def _traced(self, theta: Values) -> ClosedJaxpr:
         """The log weights of states as a program of one theta and the data."""
         first = {n: a[0] for n, a in theta.items()}
-        data = self.summation.model.arguments.data
-        found: ClosedJaxpr = traced(self.summation.log_weights)(first, data)
+        found: ClosedJaxpr = traced(self.summation.log_weights)(
+            first, self.summation.model.arguments.data
+        )
         return found
 
     def _run(self, what: str, function: Callable[..., Values], theta: Values, *more: Any) -> Values:
@@ -162,16 +163,38 @@ class Summed:
         data: dict[str, Any],
     ) -> Values:
         closed = self._traced(theta)
+        inputs = theta, *more, data
+        leaves, structure = jax.tree.flatten(inputs)
         groups = [(s.name, s.shape, s.rows) for g in self.summation.groups for s in g.sites]
         kinds = [group.text for group in self.summation.groups]
-        key = ("summed", what, digest(closed), str(groups), str(kinds))
+        shapes = [(leaf.shape, leaf.dtype) for leaf in map(_array, leaves)]
+        key = what, digest(closed, *theta, *data), f"{groups}{kinds}{structure}{shapes}"
 
         def weights(theta: Values, data: Values) -> tuple[Array, ...]:
             return tuple(jaxpr_as_fun(closed)(*jax.tree.leaves((dict(theta), dict(data)))))
 
-        if key not in self.compiled:
+        def program() -> _Program:
+            # As a program by itself, which does not hold the data of the model that it was made of.
+            of_all, found = traced(partial(function, weights), return_shape=True)(*inputs)
             count = max((len(array) for array in theta.values()), default=1)
             dear = count * numbers_computed(closed.jaxpr) > DEAR
-            self.compiled[key] = (jit if dear else quickly)(partial(function, weights))
-        found: Values = self.compiled[key](theta, *more, data)
+            run = (jit if dear else quickly)(jaxpr_as_fun(of_all))
+            return _Program(run, jax.tree.structure(found))
+
+        known = _programs.of(key, program)
+        found: Values = jax.tree.unflatten(known.structure, known.run(*leaves))
         return found
+
+
+class _Program(NamedTuple):
+    """A compiled function of leaves, and the structure of what it returns."""
+
+    run: Callable[..., Sequence[Any]]
+    structure: Any
+
+
+_programs: Kept[_Program] = Kept(64)  # of equal programs, with whatever data
+
+
+def _array(leaf: Any) -> Any:
+    return leaf if hasattr(leaf, "dtype") else np.asarray(leaf)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, told
 
 LIMIT = 100  # steps of Newton's method, and of the delta method
-REST = 1e-8  # standard deviations that a last step of Newton's method moves
+# Standard deviations that a last step of Newton's method moves, by the precision of log p.
+REST: Final = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-5}
 FLAT = 0.01  # of the curvature of the best Gaussian: what Laplace does not believe
 _REACH, _AWAY = 3.0, 20.0  # standard deviations, by dimension: a step, and no mode in sight
 _HALVINGS = 0.5 ** np.arange(20)
@@ -126,7 +127,7 @@ def _mode(
 ) -> Generator[Peak, None, tuple[Peak, bool]]:
     """Newton's method from a start, and whether it came to rest at a maximum."""
     peak, reach = _peak(target, start, frame), _REACH * len(start) ** 0.5
-    found = False
+    found, rest = False, REST[np.dtype(target.dtype)]
     for _ in range(LIMIT):
         values, vectors = np.linalg.eigh(peak.curvature)
         size = np.maximum(np.abs(values), FLAT)
@@ -137,10 +138,10 @@ def _mode(
         heights = np.nan_to_num(target(tried)[0], nan=-np.inf, posinf=-np.inf)
         gains = heights - peak.value
         enough = np.flatnonzero(gains >= _ARMIJO * _HALVINGS * (peak.slope @ move))
-        found = bool(np.abs(move).max() <= REST or not (len(enough) and gains[enough[0]] > 0.0))
+        found = bool(np.abs(move).max() <= rest or not (len(enough) and gains[enough[0]] > 0.0))
         if found:
             # Rounding hides the last gains; far from rest it would hide none.
-            found = bool(np.abs(move).max() <= REST**0.5)
+            found = bool(np.abs(move).max() <= rest**0.5)
             break
         peak = _peak(target, tried[enough[0]], frame)
         yield peak

@@ -149,7 +149,7 @@ class GradientSteps(Walking[Place]):
         if summation is None:
             return inner
         known = replace(summation, model=at_values(summation.model, values))
-        return Summed(inner, known, inner.compiled)
+        return Summed(inner, known)
 
     # -- the plan ---------------------------------------------------------------------------------
 

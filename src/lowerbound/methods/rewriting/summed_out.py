@@ -42,7 +42,7 @@ def summed_out(problem: Problem, method: Method) -> Planned[Any]:
 
     def back(answer: Answer) -> Answer:
         q = answer.q
-        family = Summed(q.family, summation, getattr(q.family, "compiled", {}))
+        family = Summed(q.family, summation)
         _check_edges(family, q.parameters, counts_of(problem.model, summation.model))
         return replace(answer, q=replace(q, family=family))
 

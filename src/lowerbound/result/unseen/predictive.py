@@ -138,11 +138,9 @@ def predictive_sites(
                 "fit.predictive(x_new)."
             )
         key = jax.random.key(seed)
-        values = fit.latent_draws(draws, key)
         call = fit.call_with(args, kwargs)
-        if args or kwargs:
-            local = [n for n, site in fit.sites.items() if site["scope"] == "local"]
-            values = {n: v for n, v in values.items() if n not in local}
+        wanted = [n for n, s in fit.sites.items() if s["scope"] != "local" or not (args or kwargs)]
+        values = fit.latent_draws(draws, key, wanted) if wanted else {}
         # Auxiliary sites know the old data: new data are those of the original program.
         arguments = split_arguments(fit.original, *call)
         values = fit.own_sites(values)
@@ -223,5 +221,10 @@ def with_new_sites(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, j
 
 def shared_draws(fit: Fit, model: Model, draws: int, seed: int) -> dict[str, jax.Array]:
     """Draws of the global sites."""
-    values = fit.q.family.sample(fit.q.parameters, jax.random.key(seed), (draws,))
-    return {n: values[n] for n in model.latent if n not in model.local}
+    shared = [name for name in model.latent if name not in model.local]
+    family, parameters, key = fit.q.family, fit.q.parameters, jax.random.key(seed)
+    if isinstance(family, MeanField):
+        values = family.sample(parameters, key, (draws,), shared)
+    else:
+        values = family.sample(parameters, key, (draws,))
+    return {name: values[name] for name in shared}
