@@ -242,16 +242,18 @@ def rows_of(
     process = context.Process(target=work, args=(end, kind, names, str(cache), cure), daemon=True)
     process.start()
     end.close()
-    deadline = time.monotonic() + limit
+    named = names[0]
     while True:
-        if not pipe.poll(max(deadline - time.monotonic(), 0.0)):
+        if not pipe.poll(limit):
             reason = f"no end in {limit:g} s"
-            yield {"set": kind, "model": names[0], "method": "", "reason": reason}
+            yield {"set": kind, "model": f"after {named}", "method": "", "reason": reason}
             break
         try:
-            yield pipe.recv()
+            row = pipe.recv()
         except EOFError:
             break
+        named = row["model"]
+        yield row
     process.kill()
     process.join()
 
@@ -333,7 +335,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--models", help="names with commas between; all of them by default")
     parser.add_argument("--cache", type=Path, default=CACHE, help="of the stress references")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a model")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a fit")
     parser.add_argument("--cure", action="store_true", help="correct those that are not trusted")
     parser.add_argument("--nuts", action="store_true", help="the same, and run NUTS")
     parser.add_argument("--json", type=Path, help="a file for all rows")

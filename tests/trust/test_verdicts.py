@@ -12,10 +12,12 @@ from numpy.testing import assert_allclose
 import lowerbound as lb
 from lowerbound.errors import ConvergenceWarning, TrustWarning
 from lowerbound.methods.gaussian.target import Target
+from lowerbound.result.evidence import Evidence, Off
 from lowerbound.trust import judging
 from lowerbound.trust.against import against
 from lowerbound.trust.drift import drifted
 from lowerbound.trust.estimates import measured
+from lowerbound.trust.judging import _weighed as weighed
 from lowerbound.trust.judging import judged
 
 pytestmark = pytest.mark.judged
@@ -216,6 +218,16 @@ def test_another_mode_counts_and_another_labelling_does_not():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-3, 1, 20), rng.normal(3, 1, 20)])
     assert lb.fit(labelled, x, method=lb.Gaussian()).verdict.trust == "all"
+
+
+@pytest.mark.parametrize(
+    ("sure", "trust"), [((0.1, -0.3), "means"), ((0.3, 0.0), "nothing"), ((0.1, 0.1), "all")]
+)
+def test_what_is_known_of_one_site_is_not_hidden_by_noise_of_another(sure, trust):
+    known = Off("known", *sure, 0.02, 0.03)
+    noisy = Off("noisy", 0.5, 0.8, 0.4, 0.6)
+    for off in ((known, noisy), (noisy, known)):
+        assert weighed(Evidence("proposals", 512, 0.6, 0.1, 0.5, off)).trust == trust
 
 
 def test_until_it_can_be_trusted():

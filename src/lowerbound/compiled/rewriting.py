@@ -107,6 +107,18 @@ def _shape(aval: Any) -> jax.ShapeDtypeStruct:
     )
 
 
+def inlined(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> Values:
+    """Evaluate a program with the programs that it calls in place: sooner differentiated."""
+
+    def outputs(equation: Any, inputs: Values) -> Values:
+        if equation.primitive.name not in ("jit", "pjit"):
+            return bind(equation.primitive, inputs, equation.params)
+        called = equation.params["jaxpr"]
+        return inlined(called.jaxpr, called.consts, inputs)
+
+    return interpreted(jaxpr, consts, args, outputs, itself)
+
+
 def bind(primitive: Any, inputs: Sequence[Any], params: dict[str, Any]) -> Values:
     """The outputs of an operation."""
     bound = primitive.get_bind_params(params)

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import traced
 from lowerbound.compiled.interpreting import interpreted, itself
-from lowerbound.compiled.rewriting import bind
+from lowerbound.compiled.rewriting import bind, inner
 from lowerbound.model.dependence import scan_sizes
 
 MOST_STEPS = 5000  # of all runs of a loop that ends by a condition
@@ -26,7 +26,14 @@ Values = Sequence[Any]
 
 def has_open_loops(closed: ClosedJaxpr) -> bool:
     """Whether a program has a loop that ends by a condition."""
-    return " while[" in str(closed.jaxpr)
+    return _holds_loop(closed.jaxpr)
+
+
+def _holds_loop(jaxpr: Any) -> bool:
+    return any(
+        equation.primitive.name == "while" or any(map(_holds_loop, inner(equation)))
+        for equation in jaxpr.eqns
+    )
 
 
 def bounded(function: Callable[..., Any], *shapes: Any) -> Callable[..., Any]:

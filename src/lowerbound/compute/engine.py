@@ -29,7 +29,6 @@ from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
 from lowerbound.joint.derive import Program, trace_program, vocabulary
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.model import Model, trace_model
-from lowerbound.model.dependence import digest
 
 Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
@@ -300,16 +299,9 @@ def _fingerprint(
 
     def feed(*parts: Any) -> None:
         for part in parts:
-            total.update(part if isinstance(part, bytes) else repr(part).encode())
-            total.update(b"\0")
+            total.update(repr(part).encode() + b"\0")
 
     feed(vocabulary())  # a family, a rule or a density that is added may take what was refused
-    feed(digest(program.jaxpr), str(program.outputs), program.static, program.data_names)
-    feed(sorted(program.infinite))
-    feed(partition, sorted((weighted or {}).items()), apart, model.local if apart else ())
-    feed(sorted(origins.items()))
-    for latent in program.latents:
-        values = latent.support_values
-        feed(latent.name, latent.shape, latent.domain.name, latent.lower, latent.upper)
-        feed(b"" if values is None else np.asarray(values).tobytes())
+    feed(program.key, partition, sorted((weighted or {}).items()), apart)
+    feed(model.local if apart else (), sorted(origins.items()))
     return total.hexdigest()

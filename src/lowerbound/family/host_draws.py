@@ -5,13 +5,17 @@ A program that draws from a Gamma law takes longer to compile than a small fit t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
+from lowerbound.compiled import Kept
+from lowerbound.compiled.host import Light, lightly
 from lowerbound.family.exponential import ExponentialFamily
+from lowerbound.family.factors.free import Free
 from lowerbound.family.factors.gaussian import MultivariateNormal, Normal
 from lowerbound.family.factors.normal_gamma import NormalGamma
 from lowerbound.family.factors.precision import Gamma
@@ -21,6 +25,8 @@ Numbers = Mapping[str, np.ndarray]
 Drawn = dict[str, np.ndarray]
 TINY, MOST = float(np.finfo(float).tiny), float(np.finfo(float).max)
 ROUNDED = float(np.finfo(float).eps) / 4  # a shape parameter that was rounded to zero
+LARGE = 200  # numbers of a Gaussian of low rank whose covariance is not factored
+_inverted: Kept[Light] = Kept(32)
 
 
 @singledispatch
@@ -96,6 +102,54 @@ def _(family: Dirichlet, natural: Numbers, rng: np.random.Generator, count: int)
     logs = _log_gamma(rng, _inside(natural["log"] + 1), (count, *natural["log"].shape))
     shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return {"z": np.maximum(shares / shares.sum(axis=-1, keepdims=True), TINY)}
+
+
+@drawn.register
+def _(family: Free, natural: Numbers, rng: np.random.Generator, count: int) -> Drawn | None:
+    uniform = rng.uniform(size=(count, *family.batch_shape))
+    invert = _inverted.of(family, lambda: lightly(family.inverted))
+    return {"z": np.asarray(invert(dict(natural), uniform))}
+
+
+# --------------------------------------------------------------------------------------------------
+# Gaussians of all sites together, on the unconstrained space
+
+
+def gaussian_root(parameters: Mapping[str, Any]) -> np.ndarray | None:
+    """A root of the covariance: (d, d), or (d,) where it is diagonal.
+
+    None of precisions, of rows by themselves, and of large covariances of low rank.
+    """
+    if "scale_tril" in parameters:
+        return np.asarray(parameters["scale_tril"], float)
+    if "scale" not in parameters:
+        return None
+    scale = np.asarray(parameters["scale"], float)
+    if "factor" not in parameters:
+        return scale
+    if len(scale) > LARGE:
+        return None
+    factor = np.asarray(parameters["factor"], float)
+    root: np.ndarray = np.linalg.cholesky(np.diag(scale**2) + factor @ factor.T)
+    return root
+
+
+def gaussian_draws(
+    parameters: Mapping[str, Any], seed: int, count: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Draws of u, one per row, and log q at each; None where the root is not known."""
+    root, loc = gaussian_root(parameters), np.asarray(parameters["loc"], float)
+    if root is None:
+        return None
+    noise = np.random.default_rng(seed).standard_normal((count, len(loc)))
+    wide = np.abs(root if root.ndim == 1 else np.diagonal(root))
+    constant = 0.5 * len(loc) * math.log(2 * math.pi) + np.log(wide).sum()
+    log_q: np.ndarray = -0.5 * (noise**2).sum(axis=1) - constant
+    return loc + (noise * root if root.ndim == 1 else noise @ root.T), log_q
+
+
+# --------------------------------------------------------------------------------------------------
+# Parts of them
 
 
 def _inside(shape: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.compiled import Kept, quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.numerics.distributions import SiteAxes
@@ -73,13 +74,14 @@ class MeanField:
         return drawn
 
     def weighed(
-        self, naturals: tuple[Natural, ...], seed: int, every: int, count: int
+        self, naturals: tuple[Natural, ...], seed: int, count: int
     ) -> tuple[dict[str, Array], Array] | None:
-        """Draws of all sites, as many as `every`, and log q at the first of them.
+        """Draws of all sites and log q at them.
 
-        What is compiled is short: the draws are NumPy's. None where a factor has no such draws.
+        The draws are NumPy's, and what is left is run by it too, where it can be. None where a
+        factor has no such draws.
         """
-        packed = all_drawn(self.families, naturals, every, seed)
+        packed = all_drawn(self.families, naturals, count, seed)
         if packed is None:
             return None
 
@@ -91,13 +93,14 @@ class MeanField:
             parts = zip(self.blocks, self.families, naturals, packed, strict=True)
             for block, family, natural, drawn in parts:
                 values.update(block.unpack(drawn))
-                some = {k: a[:count] for k, a in drawn.items()}
-                each = family.log_prob(natural, some)
+                each = family.log_prob(natural, drawn)
                 total = total + each.sum(axis=tuple(range(1, each.ndim)))
             return values, total
 
-        key = ("weighed", every, count)
-        found: tuple[dict[str, Array], Array] = self.jitted(key, unpacked)(naturals, packed)
+        key = ("weighed", count)
+        if key not in self.compiled:
+            self.compiled[key] = lightly(unpacked)
+        found: tuple[dict[str, Array], Array] = self.compiled[key](naturals, packed)
         return found
 
     def log_prob(self, naturals: tuple[Natural, ...], values: Mapping[str, Array]) -> Array:

@@ -7,8 +7,10 @@ template is applied to the result.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -37,6 +39,7 @@ from lowerbound.joint.terms.value import (
     total,
 )
 from lowerbound.model import Model
+from lowerbound.model.dependence import digest
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,21 @@ class Program:
     latents: tuple[Latent, ...]
     data_names: tuple[str, ...]
     infinite: frozenset[str] = frozenset()  # data that hold -inf or inf
+
+    @cached_property
+    def key(self) -> str:
+        """A digest that equal programs share, whatever their data."""
+        total = hashlib.sha256()
+        parts: list[Any] = [digest(self.jaxpr), str(self.outputs), self.static, self.data_names]
+        parts.append(sorted(self.infinite))
+        for latent in self.latents:
+            values = latent.support_values
+            parts += [latent.name, latent.shape, latent.domain.name, latent.lower, latent.upper]
+            parts.append(b"" if values is None else np.asarray(values).tobytes())
+        for part in parts:
+            total.update(part if isinstance(part, bytes) else repr(part).encode())
+            total.update(b"\0")
+        return total.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
 
 from lowerbound.compiled import Kept, jit, traced
+from lowerbound.compiled.host import light
 
 Inputs = frozenset[int]
 
@@ -137,13 +138,15 @@ def equal_programs(closed: ClosedJaxpr) -> Callable[..., Any]:
 def evaluator(
     closed: ClosedJaxpr, outputs: Sequence[int]
 ) -> Callable[[Sequence[Any]], list[np.ndarray]]:
-    """Some outputs as a function of the inputs.
+    """Some outputs as a function of the inputs, only what these need.
 
-    It compiles once for equal programs, only what these outputs need, and nothing when they are
-    inputs or constants.
+    NumPy runs what is sooner done than compiled; the rest compiles once for equal programs.
     """
     part = restrict(closed, outputs)
-    function = equal_programs(part) if part.jaxpr.eqns else jaxpr_as_fun(part)
+    run = light(part)
+    if run is not None:
+        return lambda inputs: run(*inputs)
+    function = equal_programs(part)
 
     def evaluate(inputs: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(value) for value in function(*inputs)]

@@ -46,7 +46,8 @@ class Answer:
     global ones alone, and total: how many there are. exact: whether q is the posterior itself, up
     to numerical integration. drawn: draws of q with both densities, where the run has made them.
     optima: where other starts have converged, on the unconstrained space, and by how many nats
-    these are below. taught: whether its prior is what earlier rows have taught.
+    these are below; others: the same of factors, whose parameters are in the place of q's. taught:
+    whether its prior is what earlier rows have taught.
     """
 
     q: Q
@@ -66,6 +67,7 @@ class Answer:
     exact: bool = False
     drawn: Drawn | None = None
     optima: tuple[tuple[float, np.ndarray], ...] = ()
+    others: tuple[tuple[float, Any], ...] = ()
     taught: bool = False
 
 

@@ -6,23 +6,27 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpyro.distributions import constraints
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled import Kept
+from lowerbound.compiled.host import lightly
 from lowerbound.cost import mapped
 from lowerbound.errors import UnjudgedError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
+from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
+from lowerbound.joint import inputs_of
+from lowerbound.joint.derive import trace_program
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
@@ -34,6 +38,8 @@ TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
 SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
+MOST_KEPT = 100_000  # numbers of data of a program whose log p is kept for another fit
+_targets: Kept[Target] = Kept(8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,31 +94,48 @@ class Against:
 
     def drawn(self, count: int, seed: int = 0) -> Drawn:
         """Draws of q with log p and log q at each."""
-        family = self.family
         with jax.enable_x64(True), np.errstate(all="ignore"):
-            if isinstance(family, UnconstrainedGaussian):
-                key = jax.random.key(seed)
-                u = family.sample_unconstrained(self.parameters, key, count)
-                log_q = family.log_prob_unconstrained(self.parameters, u)
+            if isinstance(self.family, UnconstrainedGaussian):
+                u, log_q = self._gaussian(self.family, seed, count)
             else:
                 every = max(count, min(SPARE, MOST_SPARE // max(self.coordinates.size, 1)))
-                values, log_q = self._weighed(seed, every, count)
-                u, volume = self.placed(values)
-                log_q = log_q + volume[:count]
-            vectors, spare = np.asarray(u)[:count], np.asarray(u)[count:]
+                values, density = self._weighed(seed, every, count)
+                u, volume = (np.asarray(part) for part in self.placed(values))
+                log_q = np.asarray(density)[:count] + volume[:count]
+            vectors, spare = u[:count], u[count:]
             log_p, gradients = self.target(vectors, few=True)
-        return Drawn(vectors, log_p, gradients, np.asarray(log_q), spare)
+        return Drawn(vectors, log_p, gradients, log_q, spare)
 
-    def _weighed(self, seed: int, every: int, count: int) -> tuple[dict[str, Array], Array]:
-        """Draws of q, and its log density at the first of them."""
+    def places(self, seed: int, count: int) -> np.ndarray:
+        """Draws of q as vectors, without their densities."""
+        return np.asarray(self.placed(self.sites(seed, count))[0])
+
+    def sites(self, seed: int, count: int) -> dict[str, np.ndarray]:
+        """Draws of q by site."""
+        with jax.enable_x64(True):
+            values, _ = self._weighed(seed, count, 1)
+        return {name: np.asarray(values[name]) for name in self.coordinates.shapes}
+
+    def _gaussian(
+        self, family: UnconstrainedGaussian, seed: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        found = gaussian_draws(self.parameters, seed, count)
+        if found is not None:
+            return found
+        u = family.sample_unconstrained(self.parameters, jax.random.key(seed), count)
+        return np.asarray(u), np.asarray(family.log_prob_unconstrained(self.parameters, u))
+
+    def _weighed(self, seed: int, every: int, count: int) -> tuple[Mapping[str, Any], Any]:
+        """Draws of q, and its log density at the first of them or more."""
         family = self.family
         if isinstance(family, MeanField):
-            found = family.weighed(self.parameters, seed, every, count)
+            found = family.weighed(self.parameters, seed, every)
             if found is not None:
                 return found
         values = family.sample(self.parameters, jax.random.key(seed), (every,))
-        log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in values.items()})
-        return values, log_q
+        known: dict[str, Any] = {n: np.asarray(a) for n, a in values.items()}
+        log_q = family.log_prob(self.parameters, {n: a[:count] for n, a in known.items()})
+        return known, log_q
 
     def moments(self, values: Mapping[str, np.ndarray], drawn: Drawn) -> dict[str, Moments]:
         """Those of q by site; `values` are the sites at the draws."""
@@ -128,10 +151,14 @@ class Against:
         size, family = self.coordinates.size, self.family
         if not isinstance(family, UnconstrainedGaussian) or size > SMALL:
             return np.zeros((0, size))
+        seed = len(drawn.vectors)
+        found = gaussian_draws(self.parameters, seed, SPARE)
+        if found is not None:
+            return found[0]
         with jax.enable_x64(True):
             loc = np.asarray(self.parameters["loc"], float)
             spread = np.asarray(covariance(self.parameters), float)
-        rng = np.random.default_rng(len(drawn.vectors))
+        rng = np.random.default_rng(seed)
         drawn_more: np.ndarray = rng.multivariate_normal(loc, spread, SPARE, method="eigh")
         return drawn_more
 
@@ -140,9 +167,13 @@ class Against:
         kind, part = self._kind(site), self.coordinates.part(site)
         if kind is None or not isinstance(self.family, UnconstrainedGaussian):
             return None
-        with jax.enable_x64(True):
-            mean = np.asarray(self.parameters["loc"], float)[part]
-            variance = np.asarray(variances(self.parameters), float)[part]
+        mean = np.asarray(self.parameters["loc"], float)[part]
+        root = gaussian_root(self.parameters)
+        if root is None:
+            with jax.enable_x64(True):
+                variance = np.asarray(variances(self.parameters), float)[part]
+        else:
+            variance = (root[part] ** 2).reshape(len(mean), -1).sum(axis=1)
         if kind is constraints.positive:
             mean = np.exp(mean + 0.5 * variance)
             variance = np.expm1(variance) * mean**2
@@ -160,13 +191,13 @@ class Against:
             return mapped(lambda one: coordinates.constrain(one, data), vectors, what="one draw")
 
         if "constrained" not in compiled:
-            compiled["constrained"] = quickly(constrained)
+            compiled["constrained"] = lightly(constrained)
         found = []
         with jax.enable_x64(True):
             for begin in range(0, len(vectors), TOGETHER):  # one program, however many rows
                 some = vectors[begin : begin + TOGETHER]
                 whole = np.concatenate([some, np.repeat(some[-1:], TOGETHER - len(some), axis=0)])
-                each = compiled["constrained"](jnp.asarray(whole), self.target.data)
+                each = compiled["constrained"](whole, self.target.data)
                 found.append({name: np.asarray(a)[: len(some)] for name, a in each.items()})
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
@@ -189,18 +220,18 @@ class Against:
             return None
         return support if support in (constraints.real, constraints.positive) else None
 
-    def placed(self, values: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def placed(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """The vectors u of draws, and log |dz/du| at each."""
         coordinates, compiled = self.coordinates, self.target.compiled
 
-        def placed(values: dict[str, jax.Array], data: Any) -> Any:
+        def placed(values: Mapping[str, Any], data: Any) -> Any:
             return mapped(lambda one: coordinates.placed(one, data), values, what="one draw")
 
         if "placed" not in compiled:
-            compiled["placed"] = quickly(placed)
-        own = {name: jnp.asarray(values[name], float) for name in coordinates.shapes}
-        found: tuple[jax.Array, jax.Array] = compiled["placed"](own, self.target.data)
-        return found
+            compiled["placed"] = lightly(placed)
+        own = {name: np.asarray(values[name], float) for name in coordinates.shapes}
+        u, volume = compiled["placed"](own, self.target.data)
+        return u, volume
 
 
 def against(fit: Fit, model: Model | None = None) -> Against:
@@ -219,15 +250,27 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         discrete = discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
-        if discrete:
-            known = fit.q.family
-            summation = known.summation if isinstance(known, Summed) else enumerated(model)
-            if len(summation.names) == len(model.latent):
-                raise UnjudgedError(
-                    "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
-                )
-            model = trace_model(summation.function, *summation.call)
-        return Against(_target(model, family), family, parameters)
+        key = _key(fit, model, family)
+        made = partial(_target, fit, model, family, discrete)
+        target = made() if key is None else _targets.of(key, made)
+        return Against(target.afresh(), family, parameters)
+
+
+def _key(fit: Fit, model: Model, family: Variational) -> str | None:
+    """What equal programs with equal data share; None where the data are large, or q is a Gaussian.
+
+    A Gaussian has traced its target itself; a fit by coordinates knows its program already, which
+    is what is digested.
+    """
+    data = inputs_of(model)
+    traced = isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Summed)
+    if traced or sum(array.size for array in data.values()) > MOST_KEPT:
+        return None
+    total = hashlib.sha256(f"{trace_program(model).key} {model.single}".encode())
+    for name, array in sorted(data.items()):
+        total.update(f"{name}{array.shape}{array.dtype}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Parameters]:
@@ -241,8 +284,16 @@ def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Paramete
     return found
 
 
-def _target(model: Model, family: Variational) -> Target:
-    """Log p, in the coordinates of q where q is a Gaussian."""
+def _target(fit: Fit, model: Model, family: Variational, discrete: Collection[str]) -> Target:
+    """Log p of continuous sites, in the coordinates of q where q is a Gaussian."""
+    if discrete:
+        known = fit.q.family
+        summation = known.summation if isinstance(known, Summed) else enumerated(model)
+        if len(summation.names) == len(model.latent):
+            raise UnjudgedError(
+                "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
+            )
+        model = trace_model(summation.function, *summation.call)
     if not isinstance(family, UnconstrainedGaussian):
         return target_for(model)
     own = family.coordinates

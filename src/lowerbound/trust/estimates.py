@@ -63,7 +63,7 @@ def measured(
             summits=tuple((-math.log(one.mass), one.vector) for one in others),
         )
 
-    even = _is_even(own) and own.tells and not others
+    even = own.even and not others
     if even and not _is_open(_paired(own)):
         return evidence("weights", _paired(own))
     moments = judge.moments(values, drawn)

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from lowerbound.compiled.host import COMPILED
 from lowerbound.compute.computing import current
 from lowerbound.compute.threads import one_thread
-from lowerbound.cost import AFFORDABLE, machine
+from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import ConvergenceWarning, LowerboundError, TrustWarning, UnjudgedError
-from lowerbound.family.meanfield import MeanField
 from lowerbound.methods.gaussian.target import counts_of
 from lowerbound.model import Model
 from lowerbound.result.evidence import Evidence, Finding, Off
@@ -22,10 +22,10 @@ from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
 from lowerbound.trust.estimates import MEAN, SD, SURE, measured
+from lowerbound.trust.fixed_points import other_fixed_point
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
-from lowerbound.trust.seen import SAME, findings
-from lowerbound.trust.summits import COUNTS
+from lowerbound.trust.seen import findings
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
@@ -55,7 +55,7 @@ def with_verdict(
     verdict = judged(fit, took, model, rows) if current().verdicts else UNKNOWN
     if not quiet and verdict.trust != "all":
         _warn(fit, verdict)
-    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None))
+    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None, others=()))
 
 
 def _warn(fit: Fit, verdict: Verdict) -> None:
@@ -132,7 +132,7 @@ def _granted(took: float) -> float:
 
 
 def _expected(judge: Against) -> float:
-    """The seconds that it will take to compile log p, where that has to be, and of the least work.
+    """The seconds of an ordinary core to compile log p, where that has to be, and of the least.
 
     That is one batch, or the fewest draws that say something where a batch has fewer.
     """
@@ -140,8 +140,8 @@ def _expected(judge: Against) -> float:
     points = max(target.batch, FEWEST)
     if program is None or {"batch", "few"} & set(target.compiled):
         return target.seconds(points)
-    counts, speed = counts_of(program), machine()
-    return counts.operations * speed.equation + points * counts.numbers * speed.number
+    counts = counts_of(program)
+    return counts.operations * COMPILED + points * counts.ordinary
 
 
 def _unmeasured(fit: Fit, why: str, cure: str = "") -> Verdict:
@@ -161,14 +161,15 @@ def concluded(fit: Fit, judge: Against, drawn: Drawn, evidence: Evidence) -> Ver
     beyond = [one for one in evidence.findings if one.what == "summit"]
     if beyond:
         return _apart(evidence, beyond)
-    gaps = _other_fixed_points(fit)
-    if not gaps:
+    other = other_fixed_point(fit, judge, drawn)
+    if other is None:
         return _weighed(evidence)
     reason = (
-        f"a restart has converged to another optimum, {min(gaps):.1f} nats below, which holds "
-        f"about {math.exp(-min(gaps)):.2f} times the mass of this one"
+        f"a restart has converged to another optimum, {other.gap:.1f} nats below, which holds "
+        f"about {math.exp(-other.gap):.2f} times the mass of this one"
     )
-    return Verdict("nothing", reason, NUTS, evidence)
+    reason += f", far enough to matter for '{other.site}'" if other.site else ""
+    return Verdict("nothing" if other.shift > MEAN else "means", reason, NUTS, evidence)
 
 
 def _apart(evidence: Evidence, beyond: Sequence[Finding]) -> Verdict:
@@ -186,18 +187,6 @@ def _apart(evidence: Evidence, beyond: Sequence[Finding]) -> Verdict:
     return replace(verdict, reason=f"{text}: {verdict.reason}", cure=PSIS)
 
 
-def _other_fixed_points(fit: Fit) -> list[float]:
-    """How far below other optima of coordinate ascent are, that count.
-
-    Those of one ELBO are the same up to the names of components.
-    """
-    if not isinstance(fit.q.family, MeanField):
-        return []
-    best = max((one.elbo for one in fit.restarts), default=-math.inf)
-    done = [best - one.elbo for one in fit.restarts if one.reason.startswith("converged")]
-    return [gap for gap in done if SAME < gap < COUNTS]
-
-
 def _weighed(evidence: Evidence) -> Verdict:
     """The verdict that the evidence gives."""
     mean, sd = evidence.worst_mean, evidence.worst_sd
@@ -209,12 +198,14 @@ def _weighed(evidence: Evidence) -> Verdict:
             f"(k-hat {evidence.k_hat:.1f}), nor does the curvature of log p"
         )
         return Verdict("nothing", reason, NUTS, evidence)
-    if abs(mean.shift) > MEAN and abs(mean.shift) > SURE * mean.shift_error:
-        text = f"the mean of '{mean.site}' is about {abs(mean.shift):.2f} posterior sds off"
+    # What is largest may be noise, and what is known to be beyond a limit elsewhere.
+    far = max(filter(_is_far, evidence.off), key=lambda one: abs(one.shift), default=None)
+    if far is not None:
+        text = f"the mean of '{far.site}' is about {abs(far.shift):.2f} posterior sds off"
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
-    limit = NEAR * SD - min(0.5 * sd.spread_error, LEAN * SD)
-    if abs(sd.spread) > limit and abs(sd.spread) > SURE * sd.spread_error:
-        text = f"the sd of '{sd.site}' is about {times(sd.spread)} that of the posterior"
+    wrong = max(filter(_is_wide, evidence.off), key=lambda one: abs(one.spread), default=None)
+    if wrong is not None:
+        text = f"the sd of '{wrong.site}' is about {times(wrong.spread)} that of the posterior"
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
         return Verdict("means", _uneven(evidence), NUTS, evidence)
@@ -223,6 +214,17 @@ def _weighed(evidence: Evidence) -> Verdict:
         return Verdict("means", _some_rows(evidence, sd), ALL_ROWS, evidence)
     slight = max(abs(mean.shift) - mean.shift_error, abs(sd.spread) - sd.spread_error)
     return Verdict("all", _good(evidence, mean, sd), cure if slight > SLIGHT else "", evidence)
+
+
+def _is_far(one: Off) -> bool:
+    """Whether the mean of a site is known to be beyond the limit."""
+    return abs(one.shift) > MEAN and abs(one.shift) > SURE * one.shift_error
+
+
+def _is_wide(one: Off) -> bool:
+    """The same of its sd, whichever way."""
+    limit = NEAR * SD - min(0.5 * one.spread_error, LEAN * SD)
+    return abs(one.spread) > limit and abs(one.spread) > SURE * one.spread_error
 
 
 def _uneven(evidence: Evidence) -> str:

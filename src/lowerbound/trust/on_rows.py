@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,7 +79,7 @@ class PartsTarget(Target):
     def __call__(self, vectors: np.ndarray, few: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients at the rows of `vectors`."""
         values, gradients = np.zeros(len(vectors)), np.zeros(vectors.shape)
-        for value, gradient in (part(vectors, few) for part in self.each()):
+        for value, gradient in (part(vectors, few) for part in self.each):
             values += value / len(self.parts)
             gradients += gradient / len(self.parts)
         if self.slopes is None:
@@ -86,6 +87,7 @@ class PartsTarget(Target):
         pull = self.slopes.mean(axis=0) - self.slopes[: len(self.parts)].mean(axis=0)
         return values + (vectors - self.centre) @ pull, gradients + pull
 
+    @cached_property
     def each(self) -> tuple[Target, ...]:
         """The target of every part."""
         own = {f.name: getattr(self, f.name) for f in fields(Target)}
@@ -131,17 +133,16 @@ def against_rows(fit: Fit, call: Call | None, seconds: float) -> Against:
         family, parameters = marginal_of(fit, extra)
         target, rows = _target(fit, call, fit.answer.total, seconds)
         judge = Against(target, family, parameters)
-        values = family.sample(parameters, jax.random.key(fit.seed), (CENTRE,))
-        centre = np.asarray(judge.placed(values)[0]).mean(axis=0)
+        centre = judge.places(fit.seed, CENTRE).mean(axis=0)
         return replace(judge, target=_sloped(target, centre, rows, seconds))
 
 
 def _sloped(target: PartsTarget, centre: np.ndarray, rows: Rows, seconds: float) -> PartsTarget:
     """The target with the slope at the centre of as many parts as some of the time allows."""
-    (one, *_) = target.each()
+    (one, *_) = target.each
     affordable = int(seconds / SLOPES / (one.batch * one.ordinary))
     count = min(max(affordable, len(target.parts)), rows.count)
-    slopes = [part(centre[None], True)[1] for part in target.each()]
+    slopes = [part(centre[None], True)[1] for part in target.each]
     for number in range(len(target.parts), count):
         own = _arguments(target, rows.part(number))
         slopes.append(replace(one, arguments=own, data=own)(centre[None], True)[1])

@@ -15,8 +15,8 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
 from lowerbound.trust.estimates import SURE
+from lowerbound.trust.fixed_points import SAME
 
-SAME = 0.1  # nats between equal optima: the same up to the names of components
 EMPTY = 0.5  # rows, below which a component has died
 MOST_STATES = 1000  # of a site whose components are counted
 EDGE, LEANS = 0.01, 0.25  # the part of an interval next to a bound, and the share of q in it

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -27,6 +27,11 @@ ROUNDS, FEWEST = 80, 12  # steps of a climb at most, and those without which non
 SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
 BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
 RESTED = 0.05  # nats that another step would gain, below which a climb has ended
+MOST_OF = 0.75  # of the climbs, whose steps are the usual number
+RIDGE = 20  # steps, and one for every number, in which a climb from q comes to its summit
+PATIENCE = 8  # steps more than twice the usual, or than the last climb took to its end
+LONGER = 4.0  # times, that a step is where the last went along a valley's side
+STEEP = 0.1  # of the slope along a step that is left behind it, for a longer one
 DEEP = 1.0  # nats that a valley between two summits is below both
 BETWEEN = np.linspace(0.0, 1.0, 11)[1:-1]
 ALIKE = 0.05  # of their own size, by which the numbers of two labellings may differ
@@ -34,6 +39,7 @@ SAME = 0.1  # nats between the heights of a summit and its image
 MOST_PROPOSED = 100  # numbers of a vector that draws are proposed for
 MOST = 4  # summits beside that of q
 SHIFTS, WIDENS = 0.1, 0.2  # of a mean in sds, and of a variance, by a summit that counts
+AWAY = 3.0  # sds of q, in which nothing else is looked for
 COUNTS = 3.0  # nats below the best, that another optimum of many numbers may be: a twentieth
 
 Optima = Sequence[tuple[float, np.ndarray]]
@@ -66,11 +72,20 @@ def other_summits(
     if fine.sum() < 2 or not judge.target.everywhere:
         return ()
     rounds = int(min(ROUNDS, points / STARTS))
-    if dimension > MOST_NUMBERS or rounds < FEWEST or fine.sum() <= dimension:
+    if dimension > MOST_NUMBERS or rounds < 1 or fine.sum() <= dimension:
         return _of_starts(judge, drawn.vectors[fine], optima)
     slope = _Slope(judge, *_standard(drawn.vectors[fine]))
-    ends = _climbed(slope, _starts(judge, slope, drawn.vectors[fine], optima), rounds)
-    return _judged(judge, slope, ends, log_mass)
+    starts = _starts(judge, slope, drawn.vectors[fine], optima)
+    if rounds < FEWEST and not _promising(slope, starts):
+        return _of_starts(judge, drawn.vectors[fine], optima)
+    return _judged(judge, slope, _climbed(slope, starts, max(rounds, FEWEST)), log_mass)
+
+
+def _promising(slope: _Slope, starts: np.ndarray) -> bool:
+    """Whether a start away from q is as high as q already: one look, where a climb takes long."""
+    heights = slope(starts)[0]
+    away = np.linalg.norm(starts - starts[0], axis=1) > AWAY * math.sqrt(starts.shape[1])
+    return bool((heights[away] > heights[0] - COUNTS).any())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -160,42 +175,69 @@ def _signs(judge: Against) -> list[np.ndarray]:
 
 
 def _climbed(slope: _Slope, z: np.ndarray, rounds: int) -> _Ends:
-    """BFGS from every row, all at once, with steps that are shortened until log p is higher."""
+    """BFGS from every row, all at once, with steps that are shortened until log p is higher.
+
+    Where log p is convex along a step, as in a heavy tail, the next one is longer. It ends when all
+    have come to rest, and when for as long again as most took, or the last did, no other has. Where
+    the first, from the centre of q, comes to no rest, q is on a ridge without a summit, as scales
+    of hierarchies are: the others would climb that for ever.
+    """
     count, dimension = z.shape
-    unit = np.broadcast_to(np.eye(dimension), (count, dimension, dimension))
-    inverse, length = unit.copy(), np.ones(count)
+    inverse = np.repeat(np.eye(dimension)[None], count, axis=0)
+    length, fresh = np.ones(count), np.ones(count, bool)
     height, gradient = slope(z)
-    fresh = np.ones(count, bool)
-    for _ in range(rounds):
-        way = np.einsum("nij,nj->ni", inverse, gradient)
-        gain = (way * gradient).sum(axis=1)
-        most = np.maximum(3.0, 0.5 * np.linalg.norm(z, axis=1))
-        norm = np.linalg.norm(way, axis=1)
-        step = way * (length * np.minimum(1.0, most / np.maximum(norm, 1e-300)))[:, None]
-        if not (np.isfinite(height) & (gain > RESTED / 50) & (length > 1e-6)).any():
+    way, gain = gradient.copy(), (gradient**2).sum(axis=1)
+    ended, latest, usual = ~np.isfinite(height), math.inf, math.inf
+    for number in range(rounds):
+        climbs = np.isfinite(height) & (length > 1e-6)
+        done = ~(climbs & (gain > RESTED / 50))
+        latest = number if (done & ~ended).any() else latest
+        ended |= done
+        usual = number if ended.mean() < MOST_OF else min(usual, number)
+        ridge = number > RIDGE + dimension and not ended[0]
+        if done.all() or ridge or number > 2 * min(latest, usual) + PATIENCE:
             break
-        new_height, new_gradient = slope(z + step)
-        promised = (step * gradient).sum(axis=1)
-        better = new_height > height + 1e-4 * promised
-        bent = gradient - new_gradient
+        own = np.flatnonzero(climbs & (gain > RESTED / 1e6))  # as near as the others allow
+        most = np.maximum(3.0, 0.5 * np.linalg.norm(z[own], axis=1))
+        norm = np.linalg.norm(way[own], axis=1)
+        step = way[own] * (length[own] * np.minimum(1.0, most / np.maximum(norm, 1e-300)))[:, None]
+        new_height, new_gradient = slope(z[own] + step)
+        promised = (step * gradient[own]).sum(axis=1)
+        better = new_height > height[own] + 1e-4 * promised
+        bent = gradient[own] - new_gradient
         turn = (step * bent).sum(axis=1)
-        learns = better & (turn > 1e-10)
-        first = learns & fresh
-        square = np.maximum((bent**2).sum(axis=1), 1e-300)
-        inverse[first] = unit[first] * (turn / square)[first, None, None]
-        fresh &= ~first
-        rho = np.where(learns, 1.0 / np.where(learns, turn, 1.0), 0.0)
-        left = unit - rho[:, None, None] * step[:, :, None] * bent[:, None, :]
-        updated = left @ inverse @ np.swapaxes(left, 1, 2)
-        updated += rho[:, None, None] * step[:, :, None] * step[:, None, :]
-        inverse = np.where(learns[:, None, None], updated, inverse)
-        z = np.where(better[:, None], z + step, z)
-        gradient = np.where(better[:, None], new_gradient, gradient)
-        height = np.where(better, new_height, height)
-        length = np.where(better, np.minimum(1.0, 4.0 * length), 0.25 * length)
-    gain = np.einsum("ni,nij,nj->n", gradient, inverse, gradient)
+        learns, convex = better & (turn > 1e-10), better & (turn <= 1e-10)
+        first = own[learns & fresh[own]]
+        if len(first):
+            square = np.maximum((bent**2).sum(axis=1), 1e-300)
+            scale = (turn / square)[learns & fresh[own]]
+            inverse[first] = np.eye(dimension) * scale[:, None, None]
+            fresh[first] = False
+        inverse[own[convex]] *= LONGER
+        inverse[own[learns]] = _updated(inverse[own[learns]], step[learns], bent[learns])
+        moved = own[better]
+        z[moved] = z[moved] + step[better]
+        gradient[moved], height[moved] = new_gradient[better], new_height[better]
+        steep = (step * new_gradient).sum(axis=1) > STEEP * promised
+        steep &= norm * length[own] < most
+        longest = np.where(steep, 2.0 * np.maximum(length[own], 1.0), 1.0)
+        length[own] = np.where(better, np.minimum(longest, 4.0 * length[own]), 0.25 * length[own])
+        way[own] = (inverse[own] @ gradient[own][:, :, None])[:, :, 0]
+        gain[own] = (way[own] * gradient[own]).sum(axis=1)
     fresh[0] = False  # that of q may be there already
     return _Ends(z, height, inverse, np.isfinite(height) & (gain < RESTED) & ~fresh)
+
+
+def _updated(inverse: np.ndarray, step: np.ndarray, bent: np.ndarray) -> np.ndarray:
+    """Inverse curvatures that know how the slope has turned along a step (BFGS)."""
+    turn = (step * bent).sum(axis=1)[:, None, None]
+    moved = inverse @ bent[:, :, None]
+    s, y = step[:, :, None], bent[:, None, :]
+    square = s @ np.swapaxes(s, 1, 2)
+    mixed = moved @ np.swapaxes(s, 1, 2)
+    updated: np.ndarray = inverse + (1.0 + y @ moved / turn) * square / turn
+    updated -= (mixed + np.swapaxes(mixed, 1, 2)) / turn
+    return updated
 
 
 # --------------------------------------------------------------------------------------------------
@@ -214,12 +256,17 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
         if len(found) == MOST:
             break
         near = np.linalg.norm(np.stack(known) - ends.z[i], axis=1) < 0.1
-        if near.any() or not _beyond(slope, ends.z[i], known):
+        if near.any():
             continue
-        known.append(ends.z[i])
-        one = _summit(judge, slope, ends, i, home, log_mass)
-        if one is not None:
-            found.append(one)
+        # Names and signs are free where images are as high; how high that of q is must be known.
+        free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
+        alike = _images(judge, slope.out(np.stack([home, ends.z[i]]))) if free else ()
+        if alike is None:
+            known.append(ends.z[i])
+        elif _beyond(slope, ends.z[i], known):
+            known.append(ends.z[i])
+            one = _summit(slope, ends, i, home, log_mass)
+            found += [] if one is None else [replace(one, mirrored=alike)]
     return tuple(found)
 
 
@@ -233,10 +280,8 @@ def _beyond(slope: _Slope, one: np.ndarray, known: Sequence[np.ndarray]) -> bool
     )
 
 
-def _summit(
-    judge: Against, slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float
-) -> Summit | None:
-    """A summit with its mass, where that matters and it is no other labelling."""
+def _summit(slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float) -> Summit | None:
+    """A summit with its mass, where that matters."""
     root, z = _root(slope, ends, i), ends.z[i]
     if root is None:
         return None
@@ -246,11 +291,7 @@ def _summit(
     share = mass / (1.0 + mass)
     if share * far < SHIFTS and share * far**2 < WIDENS:
         return None
-    both = slope.out(np.stack([home, z]))
-    # Names and signs are free where images are as high; how high that of q is must be known.
-    free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
-    alike = _images(judge, both) if free else ()
-    return None if alike is None else Summit(both[1], root, mass, alike)
+    return Summit(slope.out(z[None])[0], root, mass)
 
 
 def _root(slope: _Slope, ends: _Ends, i: int) -> np.ndarray | None:

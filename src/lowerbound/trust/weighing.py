@@ -11,8 +11,10 @@ import numpy as np
 from lowerbound.family.numerics.pareto import smoothed_weights
 
 EVEN = 0.8  # effective size over number from which the weights of q tell
+NEARLY = 0.7  # the same, where the weights have a variance
 FEWEST = 100  # effective draws that estimates need
 HEAVY = 0.7  # k-hat above which weights tell nothing (Vehtari et al. 2024)
+FINITE = 0.5  # k-hat below which they have a variance
 
 Values = Mapping[str, np.ndarray]
 
@@ -39,6 +41,12 @@ class Weighted:
     def tells(self) -> bool:
         """Whether averages over the draws are near those of the posterior."""
         return self.k_hat < HEAVY and self.size >= FEWEST
+
+    @property
+    def even(self) -> bool:
+        """Whether the weights are so even that those of q tell, without draws of another law."""
+        least = NEARLY if self.k_hat < FINITE else EVEN
+        return self.tells and self.size >= least * self.made
 
 
 def weighted(values: Values, vectors: np.ndarray, log_ratios: np.ndarray) -> Weighted:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.family.densities.gridded import NodeMixture
 from lowerbound.family.densities.held_points import BANDWIDTH, COMPONENTS, FEWEST, HeldPoints
 from lowerbound.family.numerics.host_seeds import words
@@ -91,7 +91,7 @@ class Integrated:
             possible = np.isfinite(log_theta)
             found = np.full(count, -np.inf)
             found[possible] = log_theta[possible] + held.log_given(t[possible], z[possible])
-            return jnp.asarray(found - volume)
+            return cast(Array, found - volume)  # NumPy's, as all that it is made of
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise, without draws."""
@@ -157,11 +157,11 @@ class Integrated:
         start = self.coordinates.part(site)
         return start.stop > start.start and not self.coordinates.is_real(start.start)
 
-    def _at(self, site: str, part: np.ndarray) -> Array:
+    def _at(self, site: str, part: np.ndarray) -> Any:
         """The values of a site at its coordinates; what slips over a bound is put back."""
         if self._is_bent(site):
             transform: Any = self.coordinates.transform(site)
-            return jnp.asarray(self._run(("at", site), lambda u: transform(u), part))
+            return self._run(("at", site), lambda u: transform(u), part)
         if site in self.coordinates.straight:
             support: Any = self.coordinates.supports[site]
             while hasattr(support, "base_constraint"):
@@ -169,7 +169,7 @@ class Integrated:
             ends = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
             low, high = (None if end is None else np.asarray(end) for end in ends)
             part = np.clip(part, low, high)
-        return jnp.asarray(part)
+        return part
 
     def _bent_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of such a site: by quadrature of each element, or by draws."""
@@ -218,14 +218,14 @@ class Integrated:
                 parts.append(part.reshape(count, -1))
             return jnp.concatenate(parts, axis=1), volume
 
-        own = {name: jnp.asarray(values[name], float) for name in sites}
+        own = {name: np.asarray(values[name], float) for name in sites}
         t, volume = self._run(("unconstrained", sites), inverse, own)
         return np.asarray(t), np.asarray(volume)
 
     def _run(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
-        """A function of arrays, jitted once."""
+        """A function of arrays, traced once."""
         if key not in self.prepared:
-            self.prepared[key] = quickly(function)
+            self.prepared[key] = lightly(function)
         # NumPyro validates with dozens of small compilations, even inside a trace.
         with jax.enable_x64(True), numpyro.validation_enabled(False):
             return self.prepared[key](*args)

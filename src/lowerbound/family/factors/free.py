@@ -294,10 +294,14 @@ class Free(OfFunctions, ExponentialFamily):
         self, natural: Mapping[str, Array], key: Array, shape: tuple[int, ...] = ()
     ) -> Values:
         """Draws of z by inversion."""
+        uniform = jax.random.uniform(key, shape + self.batch_shape, self._dtype(natural))
+        return {"z": self.inverted(natural, uniform)}
+
+    def inverted(self, natural: Mapping[str, Array], uniform: Array) -> Array:
+        """What uniform numbers are draws of."""
         q = self._quadrature(natural)
-        uniform = jax.random.uniform(key, shape + self.batch_shape, q.edges.dtype)
         table = line.cumulative(q.edges, q.probabilities)
-        return {"z": self.support.inside(line.invert(table, uniform))}
+        return self.support.inside(line.invert(table, uniform))
 
     def log_density(self, natural: Mapping[str, Array], z: Array) -> Array:
         """<natural, t(z)> at points z, which may have axes before the batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,9 @@ from lowerbound.result.unseen.held_out import given_rows, scorer
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Info, Planned, Trace
 from lowerbound.run.problem import Problem
+
+ALIKE, BELOW = 0.1, 10.0  # nats between fixed points that are one, and to those that may count
+MOST, MOST_KEPT = 4, 100_000  # other fixed points that are kept, and numbers of all restarts
 
 
 class Sweeping(Planned[Progress]):
@@ -215,8 +218,7 @@ class Sweeping(Planned[Progress]):
         proper = np.asarray(state.proper)[best]
         check_factors(engine, found, proper)
         check_bound(float(elbos[best]), len(elbos), int(sweeps[best]))
-        if self.origins or self.dtype == np.float32:
-            found = moved_back(engine.family, found, self.origins)
+        found = self._own(found)
         kinds = self.start.kinds(engine)
         own = replace(trace, values=trace.values[:, best])
         history = history_of(self.problem.model, own, 0, sweeps[best])
@@ -231,7 +233,27 @@ class Sweeping(Planned[Progress]):
             str(engine.dtype),
             blocks=self.method.blocks,
             exact=stop.converged and engine.joint.structure.is_posterior,
+            others=tuple(self._others(state)),
         )
+
+    def _own(self, found: State) -> State:
+        """A state in the sites' own coordinates, in double precision."""
+        if self.origins or self.dtype == np.float32:
+            return moved_back(self.engine.family, found, self.origins)
+        return found
+
+    def _others(self, state: Progress) -> Iterator[tuple[float, Any]]:
+        """The factors of other fixed points of small models, and how far these are below."""
+        elbos = np.asarray(state.carry.elbo)
+        gaps, known = elbos[state.best] - elbos, [0.0]
+        numbers = sum(a.size for a in jax.tree.leaves(state.carry.state.naturals))
+        if numbers > MOST_KEPT:
+            return
+        for n in np.argsort(gaps):
+            new = min(abs(gaps[n] - gap) for gap in known) > ALIKE
+            if state.status[n] == CONVERGED and new and gaps[n] < BELOW and len(known) <= MOST:
+                known.append(float(gaps[n]))
+                yield known[-1], self._own(taken(state.carry.state, int(n))).naturals
 
     def document(self, state: Progress) -> dict[str, Any]:
         """A state as arrays and plain values."""

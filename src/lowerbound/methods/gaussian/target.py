@@ -6,7 +6,8 @@ import math
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,6 +18,8 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import Kept, equations, jit, quickly, settled, traced
+from lowerbound.compiled.host import Hosted, hosted
+from lowerbound.compiled.rewriting import inlined
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
 from lowerbound.compute.engine import in_background
 from lowerbound.cost import (
@@ -43,6 +46,7 @@ QUICK_PER_EQUATION = 10  # numbers an operation; the same holds of longer progra
 UNROLLED = 10_000  # operations whose compilation is foreseen
 POINT_SECONDS = 2e-6  # on an ordinary core: of a point in a batch, and more of each part of it:
 PART_SECONDS = (20e-9, 2e-9, 0.2e-9)  # an operation, a number, a product of two
+FEWEST_BATCHES = 48  # of points that a verdict takes: of draws, and of climbs
 _programs: Kept[dict[object, Any]] = Kept(32)
 
 
@@ -71,17 +75,22 @@ class Target:
     def __call__(self, vectors: np.ndarray, few: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients at the rows of `vectors`, in double precision.
 
-        Where there are `few`, a program yet to be compiled is not optimised.
+        Where there are `few`, NumPy runs a program that is yet to be compiled, as long as that is
+        sooner done; else it is not optimised.
         """
-        program = self.prepare(few).result()
+        hosted = self._hosted(len(vectors)) if few else None
+        program: Any = None if hosted else self.prepare(few).result()
         values, gradients, watch = [], [], Stopwatch()
         for begin in range(0, len(vectors), self.batch):
             _check_pace(watch, begin, len(vectors))
             some = vectors[begin : begin + self.batch]
             whole = np.broadcast_to(some[:1], (self.batch, self.size)).astype(self.dtype)
             whole[: len(some)] = some
-            with in_precision(self.dtype):
-                value, gradient = settled(program(whole, self.arguments))
+            if hosted is not None:
+                value, gradient = hosted(whole)
+            else:
+                with in_precision(self.dtype):
+                    value, gradient = settled(program(whole, self.arguments))
             values.append(np.asarray(value, float)[: len(some)])
             gradients.append(np.asarray(gradient, float)[: len(some)])
         pace = watch.own_seconds / (len(values) * self.batch)
@@ -113,22 +122,61 @@ class Target:
         """The program, compiled in the background; not optimised for `few` points."""
         key = "few" if few and "batch" not in self.compiled else "batch"
         if key not in self.compiled:
-
-            def batch(vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
-                found: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(
-                    vectors
-                )
-                return found
-
-            shape = np.zeros((self.batch, self.size), self.dtype)
             _check_compilation(equations(self.closed.jaxpr))
             quick = few or is_quick(self.closed.jaxpr)
-            jitted = quickly(batch) if quick else jit(batch)
+            jitted = quickly(self._batch) if quick else jit(self._batch)
             with jax.default_matmul_precision("highest"), in_precision(self.dtype):
-                lowered = jitted.lower(shape, self.arguments)
+                lowered = jitted.lower(self._shape, self.arguments)
             self.compiled[key] = in_background(lowered.compile)
         future: Future[Any] = self.compiled[key]
         return future
+
+    def _batch(self, vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+        if "traced" in self.compiled:  # once is enough
+            value, gradient = jaxpr_as_fun(self.compiled["traced"])(vectors, *jax.tree.leaves(data))
+            return value, gradient
+        both: tuple[Array, Array] = jax.vmap(value_and_gradient(self.closed, data))(vectors)
+        return both
+
+    def _mapped(self, vectors: Array, data: dict[str, Array]) -> tuple[Array, Array]:
+        leaves, (jaxpr, consts) = jax.tree.leaves(data), (self.closed.jaxpr, self.closed.consts)
+        both = jax.value_and_grad(lambda vector: inlined(jaxpr, consts, [vector, *leaves])[0])
+        found: tuple[Array, Array] = jax.vmap(both)(vectors)
+        return found
+
+    @property
+    def _shape(self) -> np.ndarray:
+        return np.zeros((self.batch, self.size), self.dtype)
+
+    def afresh(self) -> Target:
+        """Itself, with no points counted: what NumPy takes for one verdict is none of another's."""
+        self.compiled["batches"] = 0
+        return self
+
+    def _hosted(self, points: int) -> Hosted | None:
+        """The program as calls of NumPy, for so many points more.
+
+        None where it is compiled already, and where that takes less time: as long as it does not,
+        what NumPy has taken is at most what a compilation would have.
+        """
+        if {"batch", "few"} & set(self.compiled) or self.host is None:
+            return None
+        batches = self.compiled.get("batches", 0) + math.ceil(points / self.batch)
+        if max(batches, FEWEST_BATCHES) * self.host.seconds > self.host.compilation:
+            return None
+        self.compiled["batches"] = batches
+        return self.host
+
+    @cached_property
+    def host(self) -> Hosted | None:
+        """Values and gradients of a batch by NumPy; None where it lacks an operation."""
+        if self.dtype != np.float64 or has_open_loops(self.closed):
+            return None
+        if "traced" not in self.compiled:
+            with in_precision(self.dtype):
+                self.compiled["traced"] = traced(self._mapped)(self._shape, self.arguments)
+        data = enumerate(jax.tree.leaves(self.arguments), start=1)
+        return hosted(self.compiled["traced"], dict(data))
 
 
 def _check_pace(watch: Stopwatch, done: int, total: int) -> None:
@@ -172,21 +220,33 @@ def target_for(
     noncentred: Collection[str] = (),
     numbers: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Target:
-    """The target of a model; equal programs, with whatever data, share what is compiled.
+    """The target of a model, traced once; equal programs share what is compiled, whatever the data.
 
     `numbers` join the data: how far the sites that are not centred are so.
     """
     dtype = np.dtype(float) if dtype is None else dtype
-    coordinates = Coordinates.of(model, noncentred)
     data = {**model.arguments.data, **numbers}
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
+    shapes = tuple(sorted((name, np.shape(array)) for name, array in numbers.items()))
+    known: dict[object, Target] = model.findings.setdefault("targets", {})
+    own = dtype, frozenset(noncentred), shapes
+    if own not in known:
+        known[own] = _target(model, dtype, noncentred, arguments)
+    return replace(known[own], data=data, arguments=arguments)
+
+
+def _target(
+    model: Model, dtype: np.dtype[Any], noncentred: Collection[str], arguments: dict[str, Any]
+) -> Target:
+    """The target of a model, traced for data of such shapes."""
+    coordinates = Coordinates.of(model, noncentred)
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
         closed = traced(coordinates.log_density)(vector, arguments)
     sites = sorted(coordinates.shapes.items())
-    key = digest(closed, *sorted(data)) + str(sites) + str(sorted(noncentred))
+    key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)
-    largest = max((int(np.size(a)) for a in data.values()), default=1)
+    largest = max((int(np.size(a)) for a in arguments.values()), default=1)
     operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)
     products = products_computed(closed.jaxpr)
     found = Counts(operations, computed, coordinates.size, largest, products)
@@ -196,7 +256,7 @@ def target_for(
         with in_precision(dtype):
             both = traced(value_and_gradient(closed, arguments))(vector)
         batch = affordable_count(both.jaxpr, batch, POINT)
-    return Target(coordinates, data, arguments, closed, dtype, batch, found, compiled)
+    return Target(coordinates, arguments, arguments, closed, dtype, batch, found, compiled)
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,21 @@ Parents = dict[str, frozenset[str]]
 
 def discrete_sites(model: Model) -> tuple[str, ...]:
     """The latent sites of whole numbers, in the order of the program."""
-    drawn = jax.eval_shape(model.draw, jax.random.key(0))
-    return tuple(
-        name
-        for name, site in model.latent.items()
-        if site.support_values is not None
-        or (site.support is not None and site.support.is_discrete)
-        or not jnp.issubdtype(drawn[name].dtype, jnp.inexact)
-    )
+    known = {name: _is_discrete(site) for name, site in model.latent.items()}
+    if None in known.values():
+        drawn = jax.eval_shape(model.draw, jax.random.key(0))
+        whole = {n: not jnp.issubdtype(drawn[n].dtype, jnp.inexact) for n in known}
+        known = {name: whole[name] if own is None else own for name, own in known.items()}
+    return tuple(name for name, own in known.items() if own)
+
+
+def _is_discrete(site: Site) -> bool | None:
+    """Whether a site has whole numbers; None where its support does not say."""
+    if site.support_values is not None:
+        return True
+    if site.support is None or site.distribution == "Delta":
+        return None
+    return bool(site.support.is_discrete)
 
 
 def can_be_summed(model: Model) -> bool:

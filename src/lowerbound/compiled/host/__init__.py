@@ -1,0 +1,11 @@
+"""Programs that are run by NumPy, operation by operation.
+
+In: a traced program of arrays. Out: the same function of NumPy arrays, of which nothing is
+compiled: a microsecond an operation and a call, where a compilation takes a millisecond an
+operation. None where an operation has no counterpart; then the program is compiled.
+"""
+
+from lowerbound.compiled.host.calling import Light, light, lightly
+from lowerbound.compiled.host.running import COMPILED, Hosted, hosted
+
+__all__ = ["COMPILED", "Hosted", "Light", "hosted", "light", "lightly"]
