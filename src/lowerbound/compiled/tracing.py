@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 _COPIES: Final[dict[int, tuple[Any, Any]]] = {}  # by the identity of an array: it, and its copy
@@ -38,6 +39,12 @@ def traced(function: Callable[..., Any], return_shape: bool = False) -> Callable
         return (closed, shapes) if return_shape else closed
 
     return run
+
+
+def met_as(array: np.ndarray) -> Any:
+    """The type in which a trace that begins now meets an array."""
+    (const,) = jax.make_jaxpr(lambda: lax.neg(array))().consts or (array,)
+    return const.dtype
 
 
 def apart(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax import lax
 
+from lowerbound.compiled.tracing import met_as
 from lowerbound.model.user_lines import is_internal
 
 Value = TypeVar("Value")
@@ -125,8 +125,7 @@ def _is_fine(array: np.ndarray) -> bool:
     """Whether a trace that begins now meets the array in the type that JAX gives such arrays."""
     if array.dtype.kind not in "fiuc" or array.dtype.itemsize < 8:
         return True
-    (const,) = jax.make_jaxpr(lambda: lax.neg(array))().consts or (array,)
-    return bool(const.dtype == jax.dtypes.canonicalize_dtype(array.dtype))
+    return bool(met_as(array) == jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def _cells(function: types.FunctionType) -> tuple[types.CellType, ...]:
