@@ -17,6 +17,7 @@ from numpyro.distributions import ImproperUniform, biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import DuplicateSiteError, TooManySitesError
+from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.density import inside, masked, strip
 from lowerbound.model.user_lines import user_line
 
@@ -40,7 +41,7 @@ def execute(
         messages = stack.enter_context(handlers.trace())
         for messenger in (*messengers, WholePlates(), PlainSites()):
             stack.enter_context(messenger)
-        function(*args, **kwargs)
+        in_any_precision(function)(*args, **kwargs)
     return dict(messages)
 
 

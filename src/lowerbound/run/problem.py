@@ -14,7 +14,6 @@ from lowerbound.compute.engine import derived
 from lowerbound.errors import ParameterSiteError
 from lowerbound.joint import Joint
 from lowerbound.model import Model, trace_model
-from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.inputs.leaves import Column, is_leaf
 from lowerbound.rewrite.parameters import Parameters, find_parameters, parametrised_model
 
@@ -34,9 +33,6 @@ class Problem:
     seed: int = 0
     computing: Computing = field(default_factory=Computing)
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "function", in_any_precision(self.function))
 
     @cached_property
     def model(self) -> Model:

@@ -230,9 +230,10 @@ def target_for(
     shapes = tuple(sorted((name, np.shape(array)) for name, array in numbers.items()))
     known: dict[object, Target] = model.findings.setdefault("targets", {})
     own = dtype, frozenset(noncentred), shapes
-    if own not in known:
-        known[own] = _target(model, dtype, noncentred, arguments)
-    return replace(known[own], data=data, arguments=arguments)
+    found = known.get(own) or _target(model, dtype, noncentred, arguments)
+    if found.counts.batch * found.counts.numbers <= ROUGHLY:  # whatever memory there is
+        known[own] = found
+    return replace(found, data=data, arguments=arguments)
 
 
 def _target(

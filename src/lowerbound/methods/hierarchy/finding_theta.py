@@ -45,27 +45,49 @@ def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
     numbers, predictors may meet in one term. Raises NoPredictorsError with the reason where there
     are none.
     """
+    reading = _Reading(model)
     roles = _Roles.of(model, given)
-    while True:
-        try:
-            return _split(model, roles)
-        except NoPredictorsError as error:
-            changed = roles.without(error)
-            more = math.inf if changed is None else changed.numbers(changed.theta)
-            if more > roles.numbers(roles.theta) + SMALL:
-                joined = _joined(model, roles)
-                if joined is not None:
-                    return joined
-            if changed is None:
-                raise
-            roles = changed
+    try:
+        return reading.of(roles)
+    except NoPredictorsError:
+        if not reading.has_levels:
+            raise
+    return _Reading(model, in_levels=False).of(roles)
 
 
-def _joined(model: Model, roles: _Roles) -> Predictors | None:
+@dataclass(eq=False)
+class _Reading:
+    """One way to read a program: with levels in the places of increments where it can, or without.
+
+    has_levels: whether there were such.
+    """
+
+    model: Model
+    in_levels: bool = True
+    has_levels: bool = False
+
+    def of(self, roles: _Roles) -> Predictors:
+        """The predictors, with sites taken for others as need be."""
+        while True:
+            try:
+                return _split(self, roles)
+            except NoPredictorsError as error:
+                changed = roles.without(error)
+                more = math.inf if changed is None else changed.numbers(changed.theta)
+                if more > roles.numbers(roles.theta) + SMALL:
+                    joined = _joined(self, roles)
+                    if joined is not None:
+                        return joined
+                if changed is None:
+                    raise
+                roles = changed
+
+
+def _joined(reading: _Reading, roles: _Roles) -> Predictors | None:
     """Predictors that meet in one term; None where they are too many."""
     while True:
         try:
-            return _split(model, roles, TOGETHER)
+            return _split(reading, roles, TOGETHER)
         except NoPredictorsError as error:
             changed = roles.without(error)
             if changed is None:
@@ -177,8 +199,9 @@ def _is_flat(coordinates: Coordinates, site: str) -> bool:
     return type(support).__name__.lstrip("_").lower() == "zerosum"
 
 
-def _split(model: Model, roles: _Roles, together: int = 1) -> Predictors:
+def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     """The predictors of a program with these roles, of which so many may meet."""
+    model = reading.model
     coordinates, theta, z = roles.coordinates, roles.theta, roles.z
     if roles.numbers(theta) > MOST:
         what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
@@ -197,7 +220,8 @@ def _split(model: Model, roles: _Roles, together: int = 1) -> Predictors:
     written = traced(density)(*shapes, *leaves)
     kept = (*theta, "|", *z, *names, str(together))
     real = [_is_real(coordinates, name) and name not in roles.straight for name in z]
-    closed, back = _in_coordinates(written, len(theta), real, leaves, kept)
+    closed, back = _in_coordinates(written, len(theta), real, leaves, kept, reading.in_levels)
+    reading.has_levels |= back is not None
     shared = _programs.of(digest(closed, *kept), dict)
     flat = flattened(closed)
     inputs = flat.inputs
@@ -218,10 +242,11 @@ def _in_coordinates(
     real: Sequence[bool],
     leaves: Sequence[np.ndarray],
     kept: Sequence[str],
+    levels: bool,
 ) -> tuple[ClosedJaxpr, FromLevels | None]:
     """A density of theta and z in plain terms, with levels in the places of increments if it can.
 
-    real: which sites of z are their own coordinates.
+    real: which sites of z are their own coordinates. levels: whether there may be any.
     """
     start = theta + len(real)
     without: set[int] = set()
@@ -229,6 +254,9 @@ def _in_coordinates(
         plain = in_plain_terms(written, range(theta, start), without)
         if not plain.owners:
             return plain.closed, None
+        if not levels:
+            without.update(plain.owners)
+            continue
         shared = _programs.of(digest(plain.closed, *kept), dict)
         known = _places(shared, start, leaves)
         try:
