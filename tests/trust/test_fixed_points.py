@@ -11,7 +11,7 @@ import pytest
 import lowerbound as lb
 from lowerbound.trust.against import Moments
 from lowerbound.trust.estimates import MEAN, SD
-from lowerbound.trust.fixed_points import _moved as moved
+from lowerbound.trust.optima.fixed_points import _moved as moved
 
 pytestmark = pytest.mark.judged
 STARTS = lb.CAVI(restarts=8)

@@ -19,8 +19,8 @@ from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.central_widths import log_width_ratio
 from lowerbound.trust.drift import Drifted, drifted
+from lowerbound.trust.optima.summits import Optima, Summit, other_summits
 from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
-from lowerbound.trust.summits import Optima, Summit, other_summits
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about

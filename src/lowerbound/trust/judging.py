@@ -22,9 +22,9 @@ from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
 from lowerbound.trust.estimates import MEAN, SD, SURE, measured
-from lowerbound.trust.fixed_points import other_fixed_point
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
+from lowerbound.trust.optima.fixed_points import other_fixed_point
 from lowerbound.trust.seen import findings
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered

@@ -16,7 +16,7 @@ import numpy as np
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
 from lowerbound.trust.laws import Law, Place
-from lowerbound.trust.summits import MOST_PROPOSED, Summit
+from lowerbound.trust.optima.summits import MOST_PROPOSED, Summit
 from lowerbound.trust.weighing import FEWEST, Weighted, together, weighted
 
 PROPOSALS = (1024, 2048, 4096, 8192, 8192)  # in each round

@@ -15,7 +15,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
 from lowerbound.trust.estimates import SURE
-from lowerbound.trust.fixed_points import SAME
+from lowerbound.trust.optima.fixed_points import SAME
 
 EMPTY = 0.5  # rows, below which a component has died
 MOST_STATES = 1000  # of a site whose components are counted

@@ -28,7 +28,7 @@ from lowerbound.trust.corrections.improved import MOST_NUMBERS, Improved, distan
 from lowerbound.trust.corrections.linear_response.responding import responded
 from lowerbound.trust.corrections.resampled import resampled
 from lowerbound.trust.judging import NUTS, judged_within
-from lowerbound.trust.summits import Optima
+from lowerbound.trust.optima.summits import Optima
 
 DRAWS, SECONDS = 512, 1.0  # of a verdict by fresh draws
 Correction = Callable[[Fit, Model, int, int], Improved]

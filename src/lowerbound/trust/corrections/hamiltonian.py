@@ -31,7 +31,7 @@ from lowerbound.trust.corrections.collapsed import collapsed
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
-from lowerbound.trust.summits import SEARCHED, Optima, other_summits
+from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import weighted
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula

@@ -9,8 +9,8 @@ from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
+from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.proposals import Effort, proposed
-from lowerbound.trust.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import Weighted, weighted
 
 ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that

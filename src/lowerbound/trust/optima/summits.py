@@ -19,6 +19,7 @@ from numpyro.distributions import constraints
 
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
+from lowerbound.trust.optima.relabelled import aligned
 
 MOST_NUMBERS = 40  # of a vector that is climbed with a matrix
 SEARCHED = 10_000  # points of log p, where there is time
@@ -247,7 +248,7 @@ def _updated(inverse: np.ndarray, step: np.ndarray, bent: np.ndarray) -> np.ndar
 def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tuple[Summit, ...]:
     """The summits beyond a valley that have enough mass, the highest first."""
     home = ends.z[0] if ends.rested[0] else np.zeros_like(ends.z[0])
-    own = _root(slope, ends, 0) if ends.rested[0] else None
+    own = _root(slope, ends.z[0], ends.inverse[0]) if ends.rested[0] else None
     if own is not None:  # what one approximation misses of both masses is much the same
         log_mass = _log_mass(ends.heights[0], own)
     known, found = [home], list[Summit]()
@@ -255,19 +256,35 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
     for i in order:
         if len(found) == MOST:
             break
-        near = np.linalg.norm(np.stack(known) - ends.z[i], axis=1) < 0.1
-        if near.any():
+        if _is_near(ends.z[i], known):
+            continue
+        z = _nearest_image(judge, slope, home, ends.z[i])
+        if _is_near(z, known):
             continue
         # Names and signs are free where images are as high; how high that of q is must be known.
         free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
-        alike = _images(judge, slope.out(np.stack([home, ends.z[i]]))) if free else ()
+        alike = _images(judge, slope.out(np.stack([home, z]))) if free else ()
         if alike is None:
-            known.append(ends.z[i])
-        elif _beyond(slope, ends.z[i], known):
-            known.append(ends.z[i])
-            one = _summit(slope, ends, i, home, log_mass)
-            found += [] if one is None else [replace(one, mirrored=alike)]
+            known.append(z)
+        elif _beyond(slope, z, known):
+            known.append(z)
+            one = _summit(slope, ends, i, z - home, log_mass)
+            root = None if one is None else _root(slope, z, ends.inverse[i])
+            if one is not None and root is not None:
+                place = slope.out(z[None])[0]
+                found.append(replace(one, vector=place, root=root, mirrored=alike))
     return tuple(found)
+
+
+def _is_near(z: np.ndarray, known: Sequence[np.ndarray]) -> bool:
+    return bool((np.linalg.norm(np.stack(known) - z, axis=1) < 0.1).any())
+
+
+def _nearest_image(judge: Against, slope: _Slope, home: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """An end with the names of its components that come nearest to those of q."""
+    here, place = slope.out(np.stack([home, z]))
+    image = aligned(judge, here, place, np.sqrt((slope.root**2).sum(axis=1)))
+    return z if image is place else slope.inward(image[None])[0]
 
 
 def _beyond(slope: _Slope, one: np.ndarray, known: Sequence[np.ndarray]) -> bool:
@@ -280,24 +297,27 @@ def _beyond(slope: _Slope, one: np.ndarray, known: Sequence[np.ndarray]) -> bool
     )
 
 
-def _summit(slope: _Slope, ends: _Ends, i: int, home: np.ndarray, log_mass: float) -> Summit | None:
-    """A summit with its mass, where that matters."""
-    root, z = _root(slope, ends, i), ends.z[i]
+def _summit(slope: _Slope, ends: _Ends, i: int, way: np.ndarray, log_mass: float) -> Summit | None:
+    """A summit with its mass, where that matters; `way` leads there, or to its image, from q."""
+    root = _root(slope, ends.z[i], ends.inverse[i])
     if root is None:
         return None
     mass = math.exp(min(_log_mass(ends.heights[i], root) - log_mass, 50.0))
     sds = np.sqrt((slope.root**2).sum(axis=1))
-    far = float((np.abs(slope.root @ (z - home)) / sds).max())
+    far = float((np.abs(slope.root @ way) / sds).max())
     share = mass / (1.0 + mass)
     if share * far < SHIFTS and share * far**2 < WIDENS:
         return None
-    return Summit(slope.out(z[None])[0], root, mass)
+    return Summit(slope.out(ends.z[i][None])[0], root, mass)
 
 
-def _root(slope: _Slope, ends: _Ends, i: int) -> np.ndarray | None:
-    """The root of the inverse curvature of log p at an end, in u; None where it is none."""
-    z, dimension = ends.z[i], ends.z.shape[1]
-    h = 0.1 * np.sqrt(np.maximum(np.diagonal(ends.inverse[i]), 1e-16))
+def _root(slope: _Slope, z: np.ndarray, inverse: np.ndarray) -> np.ndarray | None:
+    """The root of the inverse curvature of log p at a row, in u; None where it is none.
+
+    inverse: about that curvature, for the steps of differences.
+    """
+    dimension = len(z)
+    h = 0.1 * np.sqrt(np.maximum(np.diagonal(inverse), 1e-16))
     steps = np.diag(h)
     slopes = slope(np.concatenate([z + steps, z - steps]))[1]
     bent = -(slopes[:dimension] - slopes[dimension:]) / (2 * h[:, None])
@@ -322,14 +342,22 @@ def _of_starts(judge: Against, vectors: np.ndarray, optima: Optima) -> tuple[Sum
     for gap, place in optima:
         if not gap < COUNTS or len(place) != len(centre):
             continue
-        path = centre + np.array([0.0, *BETWEEN, 1.0])[:, None] * (place - centre)
-        heights = judge.target(path, few=True)[0]
-        valley = float(np.min(np.where(np.isfinite(heights), heights, -math.inf)))
-        alike = _images(judge, path[[0, -1]])
-        if valley < min(heights[0], heights[-1]) - DEEP and alike is not None:
+        if not _valley(judge, centre, place):
+            continue
+        place = aligned(judge, centre, place, np.maximum(sds, 1e-12))
+        alike = _images(judge, np.stack([centre, place]))
+        if alike is not None and _valley(judge, centre, place):
             root = np.diag(sds) if len(sds) <= MOST_PROPOSED else np.zeros((0, 0))
             found.append(Summit(place, root, math.exp(-gap), alike))
     return tuple(found)
+
+
+def _valley(judge: Against, one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether log p has a valley between two places."""
+    path = one + np.array([0.0, *BETWEEN, 1.0])[:, None] * (other - one)
+    heights = judge.target(path, few=True)[0]
+    lowest = float(np.min(np.where(np.isfinite(heights), heights, -math.inf)))
+    return bool(lowest < min(heights[0], heights[-1]) - DEEP)
 
 
 def _images(judge: Against, both: np.ndarray) -> tuple[str, ...] | None:

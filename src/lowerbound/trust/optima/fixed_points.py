@@ -18,7 +18,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.estimates import MEAN, SD
-from lowerbound.trust.summits import COUNTS
+from lowerbound.trust.optima.summits import COUNTS
 
 DRAWS = 512
 SAME = 0.1  # nats between equal optima: the same up to the names of components
