@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 
 from lowerbound.compiled import jit, quickly
+from lowerbound.methods.hierarchy.asked_of_terms import Data, Expected, Law
 from lowerbound.methods.hierarchy.joint_terms import (
     Joint,
     Normals,
@@ -46,39 +47,6 @@ CURVED = 1e-9  # relative change of a second derivative that makes a parabola of
 QUICK_BELOW = 5_000  # predictors
 ALONG = 7  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
-
-
-@dataclass(frozen=True, eq=False)
-class Expected:
-    """The expected log p under normals of the predictors, with its derivatives by their means.
-
-    value: of all terms. slope: the expected g' of each predictor. curvature: the expected -g'', as
-    weights of lines.
-    """
-
-    value: float
-    slope: np.ndarray
-    curvature: np.ndarray
-
-
-class Law(NamedTuple):
-    """What the derivative by theta needs of the law of z.
-
-    pairs: the numbers of two entries of a row of A, and the row. covariance: that of their columns,
-    times how often a pair that is listed once counts.
-    """
-
-    loc: Any
-    covariance: Any
-    pairs: tuple[Any, Any, Any]
-
-
-class Data(NamedTuple):
-    """The data of the program, in the order of its inputs, indices of A's entries, and lines."""
-
-    leaves: Any
-    indices: Any
-    joint: Joint
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ import numpy as np
 
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.gram import Gram, gram_pattern
+from lowerbound.methods.hierarchy.asked_of_terms import Expected, Law
 from lowerbound.methods.hierarchy.joint_terms import positive
-from lowerbound.methods.hierarchy.predictors import Expected, Law, Predictors
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean and sd hardly show

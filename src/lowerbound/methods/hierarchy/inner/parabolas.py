@@ -24,8 +24,9 @@ from jax import Array
 from lowerbound.errors import IllConditionedError
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.weight_classes import Reduced, reduced, weight_classes
+from lowerbound.methods.hierarchy.asked_of_terms import Data
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
-from lowerbound.methods.hierarchy.predictors import Data, Predictors
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 
 __all__ = ["AnySurface", "Parabolas", "surface_of"]
