@@ -110,29 +110,21 @@ def explained(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: E
 def compared(
     fit: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kernel: Any, emit: Emit
 ) -> None:
-    """Run NUTS in float64 and emit the errors of the fit against it."""
+    """Run NUTS and emit the errors of the fit against it."""
     from numpyro.diagnostics import split_gelman_rubin
-    from numpyro.infer import MCMC, NUTS
 
     model, kwargs = without_reserved(model, kwargs)
     emit(phase="nuts")
     start = getattr(kernel, "_init_strategy", None)
-    options = {"init_strategy": start} if start is not None else {}
-    chains = {"num_warmup": WARMUP, "num_samples": SAMPLES, "num_chains": CHAINS}
     began = time.monotonic()
     try:
-        with warnings.catch_warnings(), jax.enable_x64(True):
-            warnings.simplefilter("ignore")
-            sampler = MCMC(
-                NUTS(model, **options), **chains, chain_method="sequential", progress_bar=False
-            )
-            sampler.run(jax.random.PRNGKey(0), *args, **kwargs)
-            draws = {s: np.asarray(v) for s, v in sampler.get_samples(group_by_chain=True).items()}
+        try:
+            draws = sampled(model, args, kwargs, start, precise=True)
+        except TypeError:  # some programs run in 32 bits alone
+            draws = sampled(model, args, kwargs, start, precise=False)
     except Exception as error:
         emit(unjudged=f"NUTS: {one_line(error)}")
         return
-    finally:
-        jax.clear_caches()  # the program's own 32 bits must not meet what was compiled for 64
     emit(nuts=time.monotonic() - began)
     if fit is None:
         return
@@ -141,6 +133,26 @@ def compared(
         emit(**scored(fit, draws, split_gelman_rubin))
     except Exception as error:
         emit(unjudged=f"no score: {one_line(error)}")
+
+
+def sampled(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], start: Any, *, precise: bool
+) -> dict[str, np.ndarray]:
+    """Draws of NUTS by site, chain and iteration, in 64 bits where `precise`."""
+    from numpyro.infer import MCMC, NUTS
+
+    options = {"init_strategy": start} if start is not None else {}
+    chains = {"num_warmup": WARMUP, "num_samples": SAMPLES, "num_chains": CHAINS}
+    try:
+        with warnings.catch_warnings(), jax.enable_x64(precise):
+            warnings.simplefilter("ignore")
+            sampler = MCMC(
+                NUTS(model, **options), **chains, chain_method="sequential", progress_bar=False
+            )
+            sampler.run(jax.random.PRNGKey(0), *args, **kwargs)
+            return {s: np.asarray(v) for s, v in sampler.get_samples(group_by_chain=True).items()}
+    finally:
+        jax.clear_caches()  # the program's own 32 bits must not meet what was compiled for 64
 
 
 def scored(fit: Any, draws: Mapping[str, np.ndarray], r_hat: Callable[..., Any]) -> dict[str, Any]:

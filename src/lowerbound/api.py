@@ -35,10 +35,11 @@ from lowerbound.run.loop import carry_out
 from lowerbound.run.problem import Problem
 from lowerbound.run.resume import check_abilities, interrupted, start_keeping
 from lowerbound.store.checkpoint import Keeper, as_checkpoint
-from lowerbound.trust.corrections.cures import trusted
+from lowerbound.trust.corrections.cures import trusted, weighed
 from lowerbound.trust.judging import with_verdict
 
 RESERVED = ("method", "seed", "progress", "checkpoint", "until")
+UNTIL = ("fitted", "trusted")
 # Rungs that turn out not to hold.
 GIVEN_UP = (
     BoundReachedError,
@@ -66,10 +67,11 @@ def fit(
     state of the run (or is a `Checkpoint`); `resume` goes on from there. Ctrl-C ends a fit at once;
     within `lb.interruptible()` it returns what there is.
 
-    `fit.verdict` says how far to trust the result. With `until="trusted"`, a fit that is not to be
-    trusted is corrected (`lb.correct`), by importance weights or else by NUTS, within the seconds
-    that its plan prints; one on minibatches is fitted again on all rows. Its notes say what was
-    done and gained.
+    `fit.verdict` says how far to trust the result. Where it asks for importance weights, an
+    automatic fit has draws of q with such weights (`lb.correct(fit, "psis")`); with
+    `until="fitted"`, or a method that is named, it stays as it was fitted. With `until="trusted"`,
+    one that is not to be trusted goes on to NUTS, within the seconds that its plan prints; one on
+    minibatches is fitted again on all rows. Its notes say what was done and gained.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> import lowerbound as lb
@@ -82,8 +84,9 @@ def fit(
     (0.667, -2.996)
     """
     check_reserved(model)
-    if until not in (None, "trusted"):
-        raise SettingError("fit", "until", until, '"trusted" or None')
+    if until not in (None, *UNTIL):
+        known = " or ".join(f'"{name}"' for name in UNTIL)
+        raise SettingError("fit", "until", until, f"{known}, or None")
     watch = Stopwatch()
     with heard():
         problem = Problem(model, args, kwargs, seed, current())
@@ -95,10 +98,13 @@ def fit(
         fitted = _climbed(found, method, progress, keep, watch)
         took = watch.seconds
         rows = None if problem.streams or fitted.whole else problem.call
-        program, quiet = _program(found), until is not None
+        program, weigh = _program(found), until is None and is_auto(method) and rows is None
+        quiet = weigh or until == "trusted"
         fitted = with_verdict(fitted, watch.own_seconds, program, rows, quiet)
-    fitted = replace(fitted, plan=replace(fitted.plan, took=took))
-    if until is None:
+        fitted = replace(fitted, plan=replace(fitted.plan, took=took))
+        if weigh:
+            return weighed(fitted, took)
+    if until != "trusted":
         return fitted
     if rows is not None and fitted.verdict.trust != "all":  # minibatches: all rows are better
         before = f"Before all rows were taken together: {fitted.verdict}"
@@ -194,8 +200,10 @@ def resume(
         planned = run.method.plan(run.problem)
         watch = Stopwatch()
         fitted = carry_out(planned, run.method, progress, run.keep, run.progress)
-        fitted = with_verdict(fitted, watch.own_seconds)
-        return replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
+        weigh = bool(run.ladder) and fitted.whole
+        fitted = with_verdict(fitted, watch.own_seconds, quiet=weigh)
+        fitted = replace(fitted, plan=replace(fitted.plan, ladder=run.ladder))
+        return weighed(fitted, watch.own_seconds) if weigh else fitted
 
 
 def check_reserved(

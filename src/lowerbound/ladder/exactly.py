@@ -19,6 +19,7 @@ from lowerbound.rewrite.augment import possible
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
 SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
 FEW_TRANSITIONS = 1_000  # of all paths: the sum over them costs little in every step of a Gaussian
+FEW_STEPS, SIDE_BY_SIDE = 100, 20_000  # of one path, and transitions of many such, summed at once
 
 
 def exact(case: Case) -> Iterator[Tried]:
@@ -113,7 +114,9 @@ def short_paths(structure: Structure) -> tuple[str, ...]:
     ]
     numbers = {block.number for block in paths}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
-    few = sum(b.elements * int(b.static["dim"]) ** 2 for b in paths) <= FEW_TRANSITIONS
+    steps = max((b.elements // math.prod(b.batch_shape) for b in paths), default=0)
+    most = SIDE_BY_SIDE if steps <= FEW_STEPS else FEW_TRANSITIONS
+    few = sum(b.elements * int(b.static["dim"]) ** 2 for b in paths) <= most
     return tuple(site for block in paths for site in block.sites) if meets and few else ()
 
 

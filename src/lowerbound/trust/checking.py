@@ -11,7 +11,7 @@ import numpy as np
 
 from lowerbound.compiled import heard
 from lowerbound.compute.threads import one_thread
-from lowerbound.errors import NotAFitError, SettingError, UnjudgedError
+from lowerbound.errors import NoDensityError, NotAFitError, SettingError, UnjudgedError
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Verdict
 from lowerbound.trust.further import further
@@ -30,6 +30,7 @@ def check(fit: Fit, seconds: float = 60.0, rows: Any = None) -> Verdict:
     `verdict.evidence.table()` has it by site: k-hat and effective sizes, the gap between the ELBO
     and the importance-weighted bound, the sds of linear response, the way of short chains, restarts
     that disagree, empty components, bounds, priors at odds with the data, and rows left out.
+    Draws that are weighted, or of chains, have no density: theirs is the verdict of their correction.
     Raises UnjudgedError where q has no density to compare.
 
     seconds: about what it may take, besides compilation. rows: the arguments of the model with all
@@ -49,6 +50,8 @@ def check(fit: Fit, seconds: float = 60.0, rows: Any = None) -> Verdict:
     with heard(), np.errstate(all="ignore"), one_thread():
         try:
             judge, drawn, evidence = compared(fit, DRAWS, seconds, given)
+        except NoDensityError:
+            return fit.verdict
         except UnjudgedError:
             if fit.answer.exact:
                 return EXACT

@@ -53,14 +53,17 @@ def with_verdict(
     model: its program as it was traced. rows: the arguments of all rows, where it keeps some.
     """
     verdict = judged(fit, took, model, rows) if current().verdicts else UNKNOWN
-    if not quiet and verdict.trust != "all":
-        _warn(fit, verdict)
-    return replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None, others=()))
+    found = replace(fit, verdict=verdict, answer=replace(fit.answer, drawn=None, others=()))
+    if not quiet:
+        warn_of(found)
+    return found
 
 
-def _warn(fit: Fit, verdict: Verdict) -> None:
+def warn_of(fit: Fit) -> None:
     """Say once what is known to be wrong, or not known; first that a fit did not converge."""
-    stop = fit.stop
+    stop, verdict = fit.stop, fit.verdict
+    if verdict.trust == "all":
+        return
     if not stop.converged and stop.remedy:
         warnings.warn(ConvergenceWarning(stop.text, stop.remedy), stacklevel=callers())
     elif verdict is not UNKNOWN and verdict.cure not in ("", ALL_ROWS):
@@ -118,7 +121,11 @@ def _measured(fit: Fit, took: float, model: Model | None, rows: Rows | None) -> 
         if count < FEWEST:
             return None
         drawn = judge.drawn(max(min(count, judge.points_in(seconds)), FEWEST))
-    return concluded(fit, judge, drawn, _evidence(fit, judge, drawn, judge.points_in(seconds)))
+    evidence = _evidence(fit, judge, drawn, judge.points_in(seconds))
+    longer = min(max(took / 2, LEAST), MOST)
+    if evidence.by == "curvature" and longer > seconds:  # a verdict that cannot tell is none
+        evidence = _evidence(fit, judge, drawn, judge.points_in(longer))
+    return concluded(fit, judge, drawn, evidence)
 
 
 def _evidence(fit: Fit, judge: Against, drawn: Drawn, points: int, seed: int = 0) -> Evidence:

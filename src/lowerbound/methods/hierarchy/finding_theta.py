@@ -29,7 +29,7 @@ from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 
-MOST = 15  # numbers of theta
+MOST = 24  # numbers of theta
 NEAR = 1.0  # a bound that a coefficient may well be close to
 FEW = 6  # numbers of theta, with those of sites that have such bounds
 SMALL = 3  # numbers of a site with bounds that is integrated rather than bent

@@ -157,7 +157,7 @@ class Hierarchy(Walking[Found]):
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
-        if not (integral.enough or integral.error < FAR or self.method.points):
+        if not (integral.error < FAR or integral.covered or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
         if self._is_cheap and isinstance(self.surface, GivenHyperparameters):

@@ -16,7 +16,7 @@ class Integrated(Method):
     """q(theta) q(z | theta): hyperparameters integrated over points, z a Gaussian given each.
 
     For programs whose density is a sum of functions of linear predictors of z, given scales,
-    correlations and shapes theta, of which there may be fifteen: mixed models and generalised
+    correlations and shapes theta, of which there may be twenty-four: mixed models and generalised
     ones, random walks, splines. The precision of z has the zeros of the design. Where the terms
     are Gaussian, q is the posterior, up to the integral over theta. A program without any theta, as
     a chain of known variances, has one Gaussian of z.

@@ -42,7 +42,7 @@ NODES = 4096  # that masses of cells are summed over
 EDGES, HALVED = 2, 4  # points without a value, and how often the way to them is halved
 NARROW = 0.05  # the edge is known as well, in sds
 QUADRATURE = 1e-3  # nats: the error of sums over nodes
-UNKNOWN = 0.03  # share of mass
+UNKNOWN, UNCLEAR = 0.03, 0.5  # share of mass, that is small, and that hides most of it
 CANDIDATES = 1024  # places of which the most doubtful are looked at
 MOST_DOUBT = 3.0  # nats
 LOOSER = 4.0  # nats more, where a proposal is made anew
@@ -87,6 +87,11 @@ class Integral:
     unknown: float
     moved: float
     enough: bool
+
+    @property
+    def covered(self) -> bool:
+        """Whether the points are where the density is, so that moments mean something."""
+        return self.efficiency > LEAST and self.k_hat < HEAVY and self.unknown < UNCLEAR
 
     @property
     def misplaced(self) -> bool:

@@ -14,11 +14,29 @@ from lowerbound.run.loop import callers
 from lowerbound.trust.against import against
 from lowerbound.trust.corrections.correcting import correct
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM
-from lowerbound.trust.judging import judged_within
+from lowerbound.trust.judging import judged_within, warn_of
 
 DRAWS, SECONDS = 1024, 10.0  # of a verdict, where there is none yet
 KEPT, GRADIENTS = 4000, 12  # trajectories that are kept, and gradients of one, about
+WEIGHTED = 20_000  # points at which weights are taken, at most
+LEAST = 5.0  # seconds that weights may take in any case, else as long as the fit
 BY_WEIGHTS = ("weights", "proposals")
+
+
+def weighed(fit: Fit, took: float) -> Fit:
+    """An automatic fit that took so many seconds, by weighted draws where its verdict asks for it.
+
+    They are kept where they can be trusted; else the fit stays as it is, and warns.
+    """
+    if fit.verdict.trust == "all":
+        return fit
+    found = None
+    if "psis" in _cures(fit) and _seconds(fit, WEIGHTED) <= max(took, LEAST):
+        found = _tried(fit, "psis", [])
+    if found is None or found.verdict.trust != "all":
+        warn_of(fit)
+        return fit
+    return _noted(found, f"Before its draws were weighted: {fit.verdict}")
 
 
 def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
@@ -42,20 +60,29 @@ def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
                 f"NUTS was left out: about {expected:,.0f} s, where {left:,.0f} s are left."
             )
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CorrectionWarning)  # the verdict says it
-            try:
-                found = correct(fit, how, seed=fit.seed)
-            except LowerboundError as error:
-                said.append(f"{how} could not correct it: {str(error).splitlines()[0]}")
-                continue
-        if LEVELS.index(found.verdict.trust) < LEVELS.index(best.verdict.trust):
+        found = _tried(fit, how, said)
+        if found and LEVELS.index(found.verdict.trust) < LEVELS.index(best.verdict.trust):
             best = found
     if best.verdict.trust != "all":
         warnings.warn(TrustWarning(str(best.verdict)), stacklevel=callers())
     notes = [f"Before it was corrected: {first}"] if best is not fit else []
     notes += [f"Corrections took {time.perf_counter() - began:.1f} s."] if best is not fit else []
-    return replace(best, answer=replace(best.answer, notes=(*best.notes, *notes, *said)))
+    return _noted(best, *notes, *said)
+
+
+def _tried(fit: Fit, how: str, said: list[str]) -> Fit | None:
+    """A correction; None where there is none, and why is added to what is said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorrectionWarning)  # the verdict says it
+        try:
+            return correct(fit, how, seed=fit.seed)
+        except LowerboundError as error:
+            said.append(f"{how} could not correct it: {str(error).splitlines()[0]}")
+            return None
+
+
+def _noted(fit: Fit, *notes: str) -> Fit:
+    return replace(fit, answer=replace(fit.answer, notes=(*fit.notes, *notes)))
 
 
 def _promise(budget: float) -> str:
@@ -64,9 +91,13 @@ def _promise(budget: float) -> str:
 
 def _expected(fit: Fit) -> float:
     """The seconds that NUTS takes on an ordinary core, about."""
-    trajectories = CHAINS * WARM + KEPT
+    return _seconds(fit, GRADIENTS * (CHAINS * WARM + KEPT))
+
+
+def _seconds(fit: Fit, points: int) -> float:
+    """The seconds that log p and its gradient take at so many points, on an ordinary core."""
     try:
-        return GRADIENTS * trajectories * against(fit).target.ordinary
+        return points * against(fit).target.ordinary
     except LowerboundError:
         return 0.0  # the correction says why it cannot
 
