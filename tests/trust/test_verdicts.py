@@ -245,6 +245,41 @@ def test_until_it_can_be_trusted():
         lb.fit(rate, np.array([30.0]), until="tired")
 
 
+def test_an_automatic_fit_has_the_weights_that_its_verdict_asks_for():
+    """Two powers that share their data: long tails in log b. The truth is a sum over the prior."""
+
+    def powers(x, y):
+        a = numpyro.sample("a", dist.Exponential(1.0).expand([2]))
+        b = numpyro.sample("b", dist.Exponential(1.0).expand([2]))
+        numpyro.sample("y", dist.Poisson(a[0] * x ** b[0] + a[1] * x ** b[1]), obs=y)
+
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([1, 2, 4])
+    # The midpoints of 30 equal parts of the prior of each number.
+    one = -np.log1p(-(np.arange(30) + 0.5) / 30)
+    a0, a1, b0, b1 = (v.ravel() for v in np.meshgrid(one, one, one, one, indexing="ij"))
+    rate = a0[:, None] * x ** b0[:, None] + a1[:, None] * x ** b1[:, None]
+    log_p = (y * np.log(rate) - rate).sum(axis=1)
+    weights = np.exp(log_p - log_p.max())
+    mean = np.average(b0, weights=weights)
+    sd = np.sqrt(np.average((b0 - mean) ** 2, weights=weights))
+
+    with pytest.warns(TrustWarning, match="psis"):
+        kept = lb.fit(powers, x, y, until="fitted")
+    assert kept.verdict.trust != "all"
+    assert abs(np.log(kept.sd("b") / sd)).max() > 0.2
+    fit = lb.fit(powers, x, y)
+    assert fit.verdict.trust == "all"
+    assert "psis" in fit.method
+    assert any(note.startswith("Before its draws were weighted") for note in fit.notes)
+    # Above a thousand effective draws: a mean to 0.03 sds, an sd of this tail to 5%, 4 errors each.
+    assert_allclose(fit.mean("b"), mean, atol=0.13 * sd)
+    assert_allclose(fit.sd("b"), sd, rtol=0.2)
+    assert lb.check(fit) is fit.verdict
+    with pytest.warns(TrustWarning, match="psis"):
+        named = lb.fit(powers, x, y, method=lb.Gaussian())
+    assert named.sd("b").tolist() == kept.sd("b").tolist()
+
+
 def test_what_log_p_raises_at_draws_costs_no_fit(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("out of luck")

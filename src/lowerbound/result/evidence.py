@@ -39,7 +39,8 @@ class Off:
     shift: the mean of q less that of the posterior, in sds of the posterior. spread: the log of the
     ratio of the sd of q to that of the posterior; below 0, q is too narrow. k_hat, size: of the
     importance weights of q for the variance and for the mean of the element that they are worst
-    for; size is a number of effective draws.
+    for; size is a number of effective draws. middle: spread is that of the central interval, as the
+    tail is too heavy for an sd to be known.
     """
 
     site: str
@@ -49,6 +50,12 @@ class Off:
     spread_error: float = 0.0
     k_hat: float = math.nan
     size: float = math.nan
+    middle: bool = False
+
+    @property
+    def width(self) -> str:
+        """What the spread is of, in words."""
+        return "width of the middle" if self.middle else "sd"
 
 
 @dataclass(frozen=True)
@@ -161,10 +168,11 @@ class Evidence:
         head += ["chains: mean, sd"] if drift else []
         rows = [head]
         for one in self.off[:MOST_SITES]:
+            star = "*" if one.middle else ""
             row = [
                 one.site,
                 f"{one.shift:+.2f} (+- {one.shift_error:.2f})",
-                f"{math.exp(one.spread):.2f} (+- {one.spread_error:.0%})",
+                f"{math.exp(one.spread):.2f} (+- {one.spread_error:.0%}){star}",
                 f"{one.k_hat:.2f}",
                 f"{one.size:,.0f}",
             ]
@@ -183,6 +191,8 @@ class Evidence:
                     cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
                 ]
                 yield "  ".join(cells)
+        if any(one.middle for one in self.off[:MOST_SITES]):
+            yield "* of the middle 80%, for the tail is too heavy for an sd."
         left = len(self.off) - MOST_SITES
         if left > 0:
             yield f"... and {left:,} more sites: see table()."

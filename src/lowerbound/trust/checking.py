@@ -30,7 +30,7 @@ def check(fit: Fit, seconds: float = 60.0, rows: Any = None) -> Verdict:
     `verdict.evidence.table()` has it by site: k-hat and effective sizes, the gap between the ELBO
     and the importance-weighted bound, the sds of linear response, the way of short chains, restarts
     that disagree, empty components, bounds, priors at odds with the data, and rows left out.
-    Draws that are weighted, or of chains, have no density: theirs is the verdict of their correction.
+    Draws that are weighted, or of chains, have no density: theirs is the verdict of `lb.correct`.
     Raises UnjudgedError where q has no density to compare.
 
     seconds: about what it may take, besides compilation. rows: the arguments of the model with all

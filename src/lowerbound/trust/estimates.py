@@ -180,7 +180,7 @@ def _by_widths(one: Off, x: np.ndarray, weights: np.ndarray) -> Off:
     """What is known of a site whose sds are not: the widths of its central intervals."""
     each = [log_width_ratio(column, weights) for column in x.T]
     spread, error = max(each, key=lambda pair: abs(pair[0]) - pair[1])
-    return replace(one, spread=spread, spread_error=error)
+    return replace(one, spread=spread, spread_error=error, middle=True)
 
 
 def _compared(moments: Own, best: Weighted) -> tuple[Off, ...]:

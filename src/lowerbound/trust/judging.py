@@ -212,7 +212,8 @@ def _weighed(evidence: Evidence) -> Verdict:
         return Verdict("nothing", f"{text}{_also(sd)}", cure, evidence)
     wrong = max(filter(_is_wide, evidence.off), key=lambda one: abs(one.spread), default=None)
     if wrong is not None:
-        text = f"the sd of '{wrong.site}' is about {times(wrong.spread)} that of the posterior"
+        text = f"the {wrong.width} of '{wrong.site}' is about {times(wrong.spread)} that of the "
+        text += "posterior"
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
         return Verdict("means", _uneven(evidence), NUTS, evidence)
@@ -249,11 +250,13 @@ def _some_rows(evidence: Evidence, sd: Off) -> str:
 
 def _also(sd: Off) -> str:
     far = abs(sd.spread) > SD
-    return f", and the sd of '{sd.site}' about {times(sd.spread)} it" if far else ""
+    return f", and the {sd.width} of '{sd.site}' about {times(sd.spread)} it" if far else ""
 
 
 def _good(evidence: Evidence, mean: Off, sd: Off) -> str:
+    heavy = [f"'{one.site}'" for one in evidence.off if one.middle]
+    middle = f" (of {', '.join(heavy)}, the widths of their middle)" if heavy else ""
     return (
-        f"means are within {max(abs(mean.shift), 0.01):.2f} posterior sds and sds within "
+        f"means are within {max(abs(mean.shift), 0.01):.2f} posterior sds and sds{middle} within "
         f"{100 * max(abs(math.expm1(sd.spread)), 0.01):.0f}%, by {evidence.draws:,} draws"
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
+from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import LEVELS, UNKNOWN
 from lowerbound.run.loop import callers
@@ -26,9 +27,12 @@ BY_WEIGHTS = ("weights", "proposals")
 def weighed(fit: Fit, took: float) -> Fit:
     """An automatic fit that took so many seconds, by weighted draws where its verdict asks for it.
 
-    They are kept where they can be trusted; else the fit stays as it is, and warns.
+    They are kept where they can be trusted; else the fit stays as it is, and warns. Exact factors
+    are kept as long as they can be trusted themselves; a Gaussian, which stands in for what has no
+    exact factor, gives way where it can be bettered at all.
     """
-    if fit.verdict.trust == "all":
+    gaussian = isinstance(fit.answer.q.family, UnconstrainedGaussian)
+    if fit.verdict.trust == "all" and not (gaussian and fit.verdict.cure):
         return fit
     found = None
     if "psis" in _cures(fit) and _seconds(fit, WEIGHTED) <= max(took, LEAST):
