@@ -14,6 +14,8 @@ from lowerbound.trust.weighing import Weighted
 FREEDOM = 5.0  # degrees of freedom: heavier than any posterior of interest
 ALIKE = 0.5  # of the draws, that all summits have alike: one may have more mass than it seems
 
+BROAD, EM_STEPS = 0.1, 4  # mass of the law that is parted, beside its parts; steps to find these
+
 Place = tuple[np.ndarray, np.ndarray]  # a location, and the root of a covariance
 
 
@@ -40,6 +42,21 @@ class Law:
         ]
         vectors = np.concatenate(parts)
         return vectors, logsumexp(self._by_place(vectors, counts / count), axis=0)
+
+    def parted(self, found: Weighted, parts: int, rng: np.random.Generator) -> Law:
+        """The law, beside as many narrower ones as follow the bends of weighted draws."""
+        weights = np.exp(found.log_weights)
+        (whole,) = self.places
+        z = np.linalg.solve(whole[1], (found.vectors - whole[0]).T).T
+        own = _nearest_of(_spread_out(z, weights, parts, rng), z)
+        law, lean = self, whole[1] @ whole[1].T
+        for _ in range(EM_STEPS):
+            pairs = [(_moments(found.vectors, share * weights, lean), share) for share in own]
+            places = [(place, float(share @ weights)) for place, share in pairs if place]
+            law = Law.at([whole, *(p for p, _ in places)], [BROAD, *(m for _, m in places)])
+            by_place = law._by_place(found.vectors, law.shares)[1:]
+            own = np.exp(by_place - logsumexp(by_place, axis=0))
+        return law
 
     def _by_place(self, vectors: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """The log density of every part with its share, (places, draws)."""
@@ -69,6 +86,24 @@ class Law:
             places.append(place if new is None else new)
             masses.append(float(share.sum()))
         return Law.at(places, masses)
+
+
+def _spread_out(
+    z: np.ndarray, weights: np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Some of the draws, each far from those before it."""
+    chosen = [z[rng.choice(len(z), p=weights)]]
+    while len(chosen) < count:
+        near = ((z[:, None] - np.array(chosen)) ** 2).sum(axis=-1).min(axis=1) * weights
+        chosen.append(z[rng.choice(len(z), p=near / near.sum())])
+    return np.array(chosen)
+
+
+def _nearest_of(centres: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Which of the centres each draw is nearest to, (centres, draws)."""
+    nearest = ((z[:, None] - centres) ** 2).sum(axis=-1).argmin(axis=1)
+    found: np.ndarray = (nearest == np.arange(len(centres))[:, None]).astype(float)
+    return found
 
 
 def _moments(vectors: np.ndarray, weights: np.ndarray, lean: np.ndarray) -> Place | None:

@@ -2,7 +2,8 @@
 
 Adaptive importance sampling: a Student law around the Gaussian whose slopes are nearest to those of
 log p over draws of q (by Stein's identity, the curvature of log p averaged over q is
--E[grad log p (u - m)'] C^-1), then around the weighted draws of the round before.
+-E[grad log p (u - m)'] C^-1), then around the weighted draws of the round before; in several parts
+where these are bent or have a long tail, and there are enough of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PROPOSALS = (1024, 2048, 4096, 8192, 8192)  # in each round
 ENOUGH = 800  # effective draws with which no better proposals are looked for
 PLENTY = 10 * ENOUGH  # with which no more are, even where they leave something open
 DRAWS_PER_NUMBER = 4  # for a curvature
+PER_PART, MOST_PARTS = 20, 4  # effective draws for a number of each part of a law, and parts of it
+UNBENT = 0.5  # effective draws over all, from which one part is enough
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Effort:
     """How much is done to come near: points of log p in all, and in each round.
 
     near: whether weighted draws leave open what they are asked, so that as many `more` points are
-    worth their time. enough: effective draws.
+    worth their time. enough: effective draws. light: k-hat of their weights, where less is better.
     """
 
     points: float = math.inf
@@ -38,6 +41,7 @@ class Effort:
     enough: float = ENOUGH
     near: Callable[[Weighted], bool] = lambda found: False
     more: float = 0.0
+    light: float = math.inf
 
     def left(self, best: Weighted | None, spent: int) -> float:
         """The points that another round may take."""
@@ -48,7 +52,7 @@ class Effort:
         """Whether no further round is worth its time."""
         if self.left(best, spent) < FEWEST:
             return True
-        if best is None or not best.tells or best.size < self.enough:
+        if best is None or not best.tells or best.size < self.enough or best.k_hat > self.light:
             return False
         return best.size >= PLENTY or not self.near(best)
 
@@ -96,8 +100,17 @@ def nearest(
         if not len(found.log_weights):
             break
         best = found if best is None else _better(best, found)
-        law = law.moved(best if best.tells else found, prior)
+        law = _next(law, best if best.tells else found, prior, rng)
     return best
+
+
+def _next(law: Law, found: Weighted, prior: np.ndarray, rng: np.random.Generator) -> Law | None:
+    """The law of the next round; in parts where one place is not enough for a bend or a tail."""
+    moved = law.moved(found, prior)
+    parts = int(min(found.size / (PER_PART * len(prior)), MOST_PARTS))
+    if moved is None or len(moved.places) > 1 or parts < 2 or found.size > UNBENT * found.made:
+        return moved
+    return moved.parted(found, parts, rng)
 
 
 def _first(drawn: Drawn, own: Weighted, prior: np.ndarray, others: Sequence[Summit]) -> Law | None:

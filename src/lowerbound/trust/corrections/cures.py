@@ -37,10 +37,20 @@ def weighed(fit: Fit, took: float) -> Fit:
     found = None
     if "psis" in _cures(fit) and _seconds(fit, WEIGHTED) <= max(took, LEAST):
         found = _tried(fit, "psis", [])
-    if found is None or found.verdict.trust != "all":
+    if found is None or not _is_nearer(found, fit):
         warn_of(fit)
         return fit
+    warn_of(found)
     return _noted(found, f"Before its draws were weighted: {fit.verdict}")
+
+
+def _is_nearer(found: Fit, fit: Fit) -> bool:
+    """Whether weighted draws can be trusted more, or as little though nothing is wrong with them.
+
+    A fit of means alone has sds that are known to be off; weights of means alone may miss a tail.
+    """
+    level, before = (LEVELS.index(one.verdict.trust) for one in (found, fit))
+    return level <= before and found.verdict.trust != "nothing"
 
 
 def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:

@@ -13,8 +13,9 @@ from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.proposals import Effort, proposed
 from lowerbound.trust.weighing import Weighted, weighted
 
-ENOUGH, ROUNDS = 0.3, 3  # effective draws over all, and rounds of proposals to come to that
+ENOUGH, ROUNDS = 0.3, 5  # effective draws over all, and rounds of proposals to come to that
 SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights that miss nothing
+NEARLY_K, NEARLY_SIZE = 0.6, 0.4  # the same, where most draws count
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
@@ -42,7 +43,7 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     modes = other_summits(view, drawn, found.log_mean, SEARCHED, optima)
     if modes or found.k_hat > min(most, SURE_K) or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
-        effort = Effort(rounds=rounds, enough=ENOUGH * draws)
+        effort = Effort(rounds=rounds, enough=ENOUGH * draws, light=SURE_K)
         moved = proposed(view, drawn, found, seed, effort, modes)
         if moved is not None and (modes or _is_better(moved, found)):
             law = f"of {'Student laws' if modes else 'a Student law'} around the posterior"
@@ -57,7 +58,8 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     elif size < FEWEST:
         flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
     doubt = ""
-    if k_hat > SURE_K or size < SURE_SIZE * count:
+    evenly = k_hat <= NEARLY_K and size >= NEARLY_SIZE * count
+    if not evenly and (k_hat > SURE_K or size < SURE_SIZE * count):
         doubt = (
             f"importance weights have the k-hat {k_hat:.2f} and are worth {size:,.0f} of {count:,} "
             "draws: where these do not go, they cannot tell"
