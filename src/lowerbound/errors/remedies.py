@@ -55,7 +55,7 @@ class NoDensityError(LowerboundError):
         super().__init__(
             f"{what} is made of draws, which have no density.\n"
             "Expected a question that draws can answer: moments, quantiles, sample(), icdf(). The "
-            "fit that was corrected has a density."
+            'fit that was corrected has a density, as lb.fit(..., until="fitted") gives it.'
         )
 
 

@@ -29,10 +29,10 @@ def weighed(fit: Fit, took: float) -> Fit:
 
     They are kept where they can be trusted; else the fit stays as it is, and warns. Exact factors
     are kept as long as they can be trusted themselves; a Gaussian, which stands in for what has no
-    exact factor, gives way where it can be bettered at all.
+    exact factor, and what did not converge give way where they can be bettered at all.
     """
-    gaussian = isinstance(fit.answer.q.family, UnconstrainedGaussian)
-    if fit.verdict.trust == "all" and not (gaussian and fit.verdict.cure):
+    makeshift = isinstance(fit.answer.q.family, UnconstrainedGaussian) or not fit.converged
+    if fit.verdict.trust == "all" and not (makeshift and fit.verdict.cure):
         return fit
     found = None
     if "psis" in _cures(fit) and _seconds(fit, WEIGHTED) <= max(took, LEAST):
