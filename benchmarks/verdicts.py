@@ -4,12 +4,12 @@
 
 A fit is wrong where some mean is more than 0.25 reference sds off, or some sd by more than 25%; it
 is flagged where its verdict is not "all". Automatic fits stay as they were fitted, without the
-weights that their verdicts ask for (`until="fitted"`). References: posteriordb's and those of data/mixed, NUTS
-of `python -m benchmarks.stress --reference` (where its chains agree), and closed forms. Models of
-posteriordb are fitted by the ladder, and by methods that are too simple for most of them. Constants
-of the verdict were set on the half of the models whose names have an even sum of letters; the
-table counts both halves; none was set on the cases that are "untuned". One process a model, and
-one for all cases.
+weights that their verdicts ask for (`until="fitted"`). References: posteriordb's and those of
+data/mixed, NUTS of `python -m benchmarks.stress --reference` (where its chains agree), and closed
+forms. Models of posteriordb are fitted by the ladder, and by methods that are too simple for most
+of them. Constants of the verdict were set on the half of the models whose names have an even sum of
+letters; the table counts both halves; none was set on the cases that are "untuned". One process a
+model, and one for all cases.
 
 With --cure, fits that are not trusted are corrected as `until="trusted"` does: scores are the
 larger of the RMS error of the means, in reference sds, and the RMS log ratio of sds. With --nuts,

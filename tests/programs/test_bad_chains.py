@@ -92,7 +92,8 @@ def test_a_step_that_reads_one_after_the_last():
     assert str(caught.value) == (
         "An array of 'z' has 5 entries along an axis that is indexed by 5.\n"
         "Expected indices from 0 to 4. Check the codes of the groups, and how many groups the "
-        "plate has; of a series, whether a step reads one after the last."
+        "plate has; of a series, whether a step reads one after the last. Rows that are masked "
+        "may have any code within."
     )
 
 

@@ -71,6 +71,7 @@ from lowerbound.errors.doubts import (
     ConvergenceWarning,
     LadderWarning,
     NotIdentifiedWarning,
+    ReadBeyondWarning,
     TrustWarning,
     UnjudgedError,
 )
@@ -219,6 +220,7 @@ __all__ = [
     "NotFittedError",
     "NotAFitError",
     "NotSpreadError",
+    "ReadBeyondWarning",
     "ReservedNameError",
     "SettingError",
     "UnableError",

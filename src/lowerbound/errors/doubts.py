@@ -25,6 +25,17 @@ class TrustWarning(LowerboundWarning):
         super().__init__(f"{verdict}   (fit.verdict has the evidence)")
 
 
+class ReadBeyondWarning(LowerboundWarning):
+    """A step of a loop reads data after the last entry, where JAX takes the last one again."""
+
+    def __init__(self, length: int, found: int) -> None:
+        super().__init__(
+            f"A step reads entry {found} of an array of data that has {length}: JAX takes the "
+            f"{'last' if found > 0 else 'first'} one instead.\nExpected reads from 0 to "
+            f"{length - 1}. Let the loop end before, or pass what a step reads as its input."
+        )
+
+
 class NotIdentifiedWarning(LowerboundWarning):
     """Scales that the data cannot tell apart, so that their priors alone do."""
 

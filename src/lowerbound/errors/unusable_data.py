@@ -213,9 +213,10 @@ class CodeRangeError(ArgumentError):
     """Codes of groups, say, reach beyond the array that they index; JAX takes the last entry."""
 
     def __init__(self, sites: Sequence[str], length: int, found: int) -> None:
+        of = quoted(sites) if sites else "data"
         super().__init__(
-            f"An array of {quoted(sites)} has {length} entries along an axis that is indexed by "
+            f"An array of {of} has {length} entries along an axis that is indexed by "
             f"{found}.\nExpected indices from 0 to {length - 1}. Check the codes of the groups, "
             "and how many groups the plate has; of a series, whether a step reads one after the "
-            "last."
+            "last. Rows that are masked may have any code within."
         )

@@ -40,6 +40,7 @@ from lowerbound.joint.terms.value import (
 )
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
+from lowerbound.model.reads import check_reads
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def _trace_program(model: Model) -> Program:
     }
     arrays = {name: abstract(np.shape(a), a.dtype) for name, a in data.items()}
     closed, out_shape = traced(outputs, return_shape=True)(shapes, arrays)
+    values = [(name, None) for name in sorted(shapes)] + [(n, data[n]) for n in sorted(arrays)]
+    check_reads(closed, values)
     infinite = frozenset(name for name, array in data.items() if holds_infinity(array))
     return Program(closed, jax.tree.structure(out_shape), static, latents, names, infinite)
 
