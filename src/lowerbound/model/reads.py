@@ -17,6 +17,7 @@ from lowerbound.errors import CodeRangeError, ReadBeyondWarning
 from lowerbound.model.dependence import Inputs, dependence, restrict, scan_sizes
 
 PROMISED = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS  # as of a[codes]
+FILLED = jax.lax.GatherScatterMode.FILL_OR_DROP  # what lies beyond has a value that is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,8 @@ class _Read:
     positions: tuple[Any, ...]
     axes: tuple[int, ...]  # of the array; one of positions each, or of their last axis
     sizes: tuple[int, ...]
-    by_codes: bool
+    promised: bool  # to be within the array, as of codes
+    stacked: bool  # the positions of all axes are one array
 
 
 def check_reads(closed: ClosedJaxpr, inputs: Sequence[tuple[str, Any]]) -> None:
@@ -95,14 +97,15 @@ def _reads(jaxpr: Jaxpr) -> Iterator[_Read]:
     """The reads of a program at places that it computes."""
     for equation in jaxpr.eqns:
         kind, parameters = equation.primitive.name, equation.params
-        if kind == "gather" and parameters["mode"] == PROMISED:
+        if kind == "gather" and parameters["mode"] != FILLED:
             axes = parameters["dimension_numbers"].start_index_map
             sizes = tuple(parameters["slice_sizes"][axis] for axis in axes)
-            yield _Read(equation.invars[0], (equation.invars[1],), tuple(axes), sizes, True)
+            codes = parameters["mode"] == PROMISED
+            yield _Read(equation.invars[0], (equation.invars[1],), tuple(axes), sizes, codes, True)
         elif kind == "dynamic_slice":
             sizes = tuple(parameters["slice_sizes"])
             places = tuple(equation.invars[1 : 1 + len(sizes)])
-            yield _Read(equation.invars[0], places, tuple(range(len(sizes))), sizes, False)
+            yield _Read(equation.invars[0], places, tuple(range(len(sizes))), sizes, False, False)
 
 
 def _known(
@@ -132,13 +135,13 @@ def _dependence(jaxpr: Jaxpr, names: Sequence[Any]) -> list[Inputs]:
 
 def _judge(one: _Read, positions: Sequence[Any], names: Sequence[str]) -> None:
     """Raise or warn where a place is beyond the array."""
-    if one.by_codes:
+    if one.stacked:
         positions = np.moveaxis(np.asarray(positions[0]), -1, 0)
     for place, axis, size in zip(positions, one.axes, one.sizes, strict=True):
         found, length = np.asarray(place), one.array.aval.shape[axis]
         beyond = found[(found < 0) | (found > length - size)]
         if not beyond.size:
             continue
-        if one.by_codes or names:
+        if one.promised or names:
             raise CodeRangeError(names, length, int(beyond.flat[0]))
         warnings.warn(ReadBeyondWarning(length, int(beyond.flat[0])), stacklevel=2)

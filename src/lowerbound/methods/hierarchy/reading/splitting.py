@@ -46,7 +46,7 @@ from lowerbound.methods.hierarchy.reading.summed_products import (
     elementwise,
     summed_products,
 )
-from lowerbound.model.reads import PROMISED
+from lowerbound.model.reads import FILLED
 
 NONE = -1  # of the elements of predictors that an element depends on
 
@@ -170,7 +170,7 @@ def _check_codes(one: Operation, codes: np.ndarray, maps: Maps, z: Mapping[str, 
     for place, axis in enumerate(one.params["dimension_numbers"].start_index_map):
         found = codes[..., place]
         beyond = found[(found < 0) | (found > array.shape[axis] - sizes[axis])]
-        if len(beyond) and one.params["mode"] != PROMISED:
+        if len(beyond) and one.params["mode"] == FILLED:
             raise NoPredictorsError("a fill value for positions out of range has no predictor")
         if len(beyond):
             names = _sites(np.unique(maps.of(array).columns), z)
