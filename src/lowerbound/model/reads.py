@@ -130,13 +130,14 @@ def _known(
 
 
 def _dependence(jaxpr: Jaxpr, names: Sequence[Any]) -> list[Inputs]:
-    return dependence(jaxpr.replace(outvars=list(names)))
+    part: Jaxpr = jaxpr.replace(outvars=list(names))  # type: ignore[no-untyped-call]
+    return dependence(part)
 
 
 def _judge(one: _Read, positions: Sequence[Any], names: Sequence[str]) -> None:
     """Raise or warn where a place is beyond the array."""
     if one.stacked:
-        positions = np.moveaxis(np.asarray(positions[0]), -1, 0)
+        positions = list(np.moveaxis(np.asarray(positions[0]), -1, 0))
     for place, axis, size in zip(positions, one.axes, one.sizes, strict=True):
         found, length = np.asarray(place), one.array.aval.shape[axis]
         beyond = found[(found < 0) | (found > length - size)]
