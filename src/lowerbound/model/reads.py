@@ -53,12 +53,9 @@ def _filled(variable: Any, value: Any) -> Any:
 def _check(closed: ClosedJaxpr, values: Sequence[Any], latent: Mapping[int, str]) -> None:
     reads = list(_reads(closed.jaxpr))
     found = _known(closed, [p for one in reads for p in one.positions], values, latent)
-    for one in reads:
-        positions = [found.get(p) if not isinstance(p, Literal) else p.val for p in one.positions]
-        if any(p is None for p in positions):
-            continue
-        (owners,) = _dependence(closed.jaxpr, [one.array])
-        _judge(one, positions, [latent[i] for i in sorted(owners & set(latent))])
+    owners = _dependence(closed.jaxpr, [one.array for one in reads])
+    for one, own in zip(reads, owners, strict=True):
+        _judge(one, _places(one, found), [latent[i] for i in sorted(own & set(latent))])
 
 
 def _check_steps(
@@ -78,19 +75,22 @@ def _check_steps(
         carried = fixed <= i < fixed + carries
         if value is None or carried:
             names = [latent[n] for n in sorted(owners[i] & set(latent))]
-            hidden[i] = ", ".join(names) or ("" if carried else "data")
+            hidden[i] = ", ".join(names)
             rows = () if i < fixed + carries else (scan.params["length"],)
             value = np.zeros((*rows, *inner.aval.shape), inner.aval.dtype)
         given.append(value)
     steps = [None if i < fixed + carries else 0 for i in range(len(given))]
     positions = [p for one in reads for p in one.positions]
     found = _known(body, positions, given, hidden, steps)
-    for one in reads:
-        where = [found.get(p) if not isinstance(p, Literal) else p.val for p in one.positions]
-        if all(p is not None for p in where):
-            (own,) = _dependence(body.jaxpr, [one.array])
-            names = [hidden[i] for i in sorted(own & set(hidden)) if hidden[i] not in ("", "data")]
-            _judge(one, where, names)
+    for one, own in zip(reads, _dependence(body.jaxpr, [r.array for r in reads]), strict=True):
+        _judge(
+            one, _places(one, found), [hidden[i] for i in sorted(own & set(hidden)) if hidden[i]]
+        )
+
+
+def _places(one: _Read, found: Mapping[Any, np.ndarray]) -> list[Any]:
+    """Where an array is read, axis by axis; None where that is not known."""
+    return [p.val if isinstance(p, Literal) else found.get(p) for p in one.positions]
 
 
 def _reads(jaxpr: Jaxpr) -> Iterator[_Read]:
@@ -135,7 +135,9 @@ def _dependence(jaxpr: Jaxpr, names: Sequence[Any]) -> list[Inputs]:
 
 
 def _judge(one: _Read, positions: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise or warn where a place is beyond the array."""
+    """Raise or warn where a place is known to be beyond the array."""
+    if any(place is None for place in positions):
+        return
     if one.stacked:
         positions = list(np.moveaxis(np.asarray(positions[0]), -1, 0))
     for place, axis, size in zip(positions, one.axes, one.sizes, strict=True):
