@@ -12,11 +12,12 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from lowerbound.compiled import traced
-from lowerbound.compiled.host import light
+from lowerbound.compiled.host import hosted
 from lowerbound.errors import CodeRangeError, ReadBeyondWarning
 from lowerbound.model.dependence import Inputs, dependence, restrict, scan_sizes
 
 PROMISED = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS  # as of a[codes]
+MOST = 1.0  # seconds that NumPy may take to compute positions
 FILLED = jax.lax.GatherScatterMode.FILL_OR_DROP  # what lies beyond has a value that is given
 
 
@@ -83,9 +84,8 @@ def _check_steps(
     positions = [p for one in reads for p in one.positions]
     found = _known(body, positions, given, hidden, steps)
     for one, own in zip(reads, _dependence(body.jaxpr, [r.array for r in reads]), strict=True):
-        _judge(
-            one, _places(one, found), [hidden[i] for i in sorted(own & set(hidden)) if hidden[i]]
-        )
+        names = [hidden[i] for i in sorted(own & set(hidden)) if hidden[i]]
+        _judge(one, _places(one, found), names)
 
 
 def _places(one: _Read, found: Mapping[Any, np.ndarray]) -> list[Any]:
@@ -125,8 +125,10 @@ def _known(
     part = restrict(whole, range(len(names)))
     if steps is not None and 0 in steps:
         part = traced(jax.vmap(jaxpr_as_fun(part), in_axes=tuple(steps)))(*values)
-    run = light(part)
-    return {} if run is None else dict(zip(names, run(*values), strict=True))
+    run = hosted(part)
+    if run is None or run.seconds > MOST:
+        return {}
+    return dict(zip(names, run(*values), strict=True))
 
 
 def _dependence(jaxpr: Jaxpr, names: Sequence[Any]) -> list[Inputs]:
