@@ -82,6 +82,7 @@ def algebra(x, a):
         (indices, (INSIDE, np.array([3, 0, 0, 2]))),
         (algebra, (INSIDE, DEFINITE)),
         (lambda x: loops(x), (INSIDE,)),
+        (lambda x: orders(x), (INSIDE,)),
     ],
 )
 def test_structure_indexing_and_algebra(function, args):
@@ -99,6 +100,22 @@ def test_what_does_not_change_is_computed_once():
     assert_allclose(part(x)[0], whole(x, np.arange(3.0))[0], rtol=1e-7)
 
 
+def test_what_nothing_reads_is_left_out():
+    def function(x):
+        jnp.exp(x).sum()
+        return 2 * x
+
+    assert len(hosted(jax.make_jaxpr(function)(np.ones(2))).steps) == 1
+
+
+def test_the_operations_of_a_loop_are_counted():
+    def function(x):
+        return jax.lax.fori_loop(0, 3, lambda n, v: jnp.exp(v) + jnp.sin(v), x)
+
+    found = hosted(jax.make_jaxpr(function)(np.ones(2)))
+    assert len(found.steps) < 3 < found.operations
+
+
 def test_a_matrix_without_a_root_has_no_numbers_in_it():
     closed = jax.make_jaxpr(jnp.linalg.cholesky)(np.eye(2))
     assert np.isnan(hosted(closed)(-np.eye(2))[0]).any()
@@ -106,9 +123,18 @@ def test_a_matrix_without_a_root_has_no_numbers_in_it():
 
 def loops(x):
     grown = jax.lax.while_loop(lambda v: v.sum() < 10.0, lambda v: 2 * v + x[0], x[1])
+    each = jax.vmap(lambda v: jax.lax.while_loop(lambda w: w[0] < 5.0, lambda w: 2 * w, v))(x)
     counted = jax.lax.fori_loop(0, 3, lambda n, v: v * x[n] + n, x[0])
     rows = jax.lax.scan(lambda v, row: (v + row, (v * row, v.sum())), x[0], x, reverse=True)
-    return grown, counted, rows, jax.vmap(lambda v: jax.lax.map(jnp.exp, v))(x)
+    either = [jax.lax.cond(x[0, n] > x[1, n], jnp.exp, jnp.negative, x[0]) for n in range(3)]
+    return grown, each, counted, rows, either, jax.vmap(lambda v: jax.lax.map(jnp.exp, v))(x)
+
+
+def orders(x):
+    signed = jnp.stack([-jnp.inf, -1.0, -0.0, 0.0, x[0, 0], jnp.inf, jnp.nan])
+    pairs = jnp.broadcast_arrays(signed[:, None], signed)
+    ranked = jax.lax.le_to_p.bind(*pairs), jax.lax.lt_to_p.bind(*pairs)
+    return ranked, jnp.searchsorted(jnp.cumsum(x[0]), x[1])
 
 
 def random(x):

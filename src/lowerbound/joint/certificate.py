@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import quickly
+from lowerbound.compiled.host import OnHost, on_host
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
@@ -30,6 +31,7 @@ RELATIVE_TOLERANCE = 1e-9
 # there the equality is asked for nearer to zero.
 NEARER = (1.0, 0.1, 0.01, 0.001)
 SINGLE_TOLERANCE = 1e-5  # where the program itself computes with float32 constants
+POINTS = 4  # that are compared, about
 MOST_POINTS = 40  # that are tried until both densities are finite at one
 ROUNDS = 3  # of choosing the likeliest value of every discrete site in turn
 CLIPPED = (
@@ -63,7 +65,6 @@ def certificate(
         if latent.domain is DISCRETE
     }
 
-    @quickly
     def both(arrays: Mapping[str, Any], values: Values) -> tuple[jax.Array, ...]:
         compressed, point = _at(joint, statistics, arrays, values)
         parts = jnp.stack([evaluate(s, compressed, point) for s in joint.summands])
@@ -93,13 +94,14 @@ def certificate(
             for latent in joint.program.latents
         }
 
-    lowered = both.lower(dict(data), point(0))
+    program = on_host(both, POINTS, dict(data), point(0))
+    lowered = None if isinstance(program, OnHost) else quickly(program).lower(dict(data), point(0))
     real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
     tolerance = _tolerance(joint)
 
     def check() -> None:
-        compiled = lowered.compile()
+        compiled = program if lowered is None else lowered.compile()
 
         def compared(inputs: Values, values: Values) -> tuple[float, Sequence[str] | None]:
             """NumPyro's log density; None where it is the derived one, else what is impossible."""

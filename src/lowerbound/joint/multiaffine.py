@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
+from lowerbound.compiled.host import lightly
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry, Layout
 from lowerbound.joint.blocks.coupling import restriction, separate
@@ -33,6 +34,7 @@ from lowerbound.joint.terms.normal import fuse, projections_of, without_projecti
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
 
+FITS = 10  # of one program, that its data are contracted for
 FEW = 20  # observed sites of one row each, whose terms are kept apart
 
 
@@ -124,7 +126,7 @@ def multi_affine(
         shapes["weights"] = abstract((rows,), np.dtype(float))
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
-    compress = jit(contract)
+    compress = lightly(jit(contract), FITS)
     slots = len(jax.eval_shape(compress, shapes))
     return Joint(model, traced, found["structure"], compress, slots)
 
