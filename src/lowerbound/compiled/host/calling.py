@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import update_wrapper
 from typing import Any
 
 import jax
@@ -85,4 +86,8 @@ def on_host(function: Callable[..., Any], runs: float, *args: Any) -> OnHost | C
     if run is not None:
         return OnHost(run, shapes)
     structure, program = jax.tree.structure(shapes), jaxpr_as_fun(closed)
-    return lambda *args: jax.tree.unflatten(structure, program(*jax.tree.leaves(args)))
+
+    def as_traced(*args: Any) -> Any:
+        return jax.tree.unflatten(structure, program(*jax.tree.leaves(args)))
+
+    return update_wrapper(as_traced, function, updated=())
