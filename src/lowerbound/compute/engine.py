@@ -21,7 +21,7 @@ import numpy as np
 from lowerbound.ascent import State, Sweep
 from lowerbound.bound import elbo_by_site
 from lowerbound.compiled import Kept, equations, jit, quick_options, settled
-from lowerbound.compiled.host import OnHost, lightly, on_host
+from lowerbound.compiled.host import FITS, OnHost, lightly, on_host
 from lowerbound.compute.spread import Spread
 from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
@@ -35,7 +35,6 @@ Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
 QUICK_BELOW = 50_000  # numbers in the compressed data and in the state
 QUICK_PER_EQUATION = 100  # or for every operation of the function that is compiled
-FITS = 10  # of one program, that what is called once a fit is prepared for
 CERTIFY_BELOW = 1_000_000  # numbers in the data; larger data are certified on some of their rows
 CERTIFIED_ROWS = 500
 _engines: Kept[Engine] = Kept(32)

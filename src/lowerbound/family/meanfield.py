@@ -14,7 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from lowerbound.compiled import Kept
-from lowerbound.compiled.host import lightly
+from lowerbound.compiled.host import lightly, readily
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.numerics.distributions import SiteAxes
@@ -23,7 +23,6 @@ from lowerbound.family.registry import family_of
 from lowerbound.joint import Block, Statistics
 from lowerbound.joint.blocks.block import Layout
 
-CALLS = 100  # of one function of q, about
 _equal: Kept[dict[object, Any]] = Kept(64)
 
 
@@ -143,8 +142,8 @@ class MeanField:
             if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
                 return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
-                self.compiled[key] = lightly(function, CALLS)
-            return jax.tree.map(jnp.asarray, self.compiled[key](*args))
+                self.compiled[key] = readily(function)
+            return self.compiled[key](*args)
 
         return call
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
-from lowerbound.compiled.host import lightly
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry, Layout
 from lowerbound.joint.blocks.coupling import restriction, separate
@@ -34,7 +34,6 @@ from lowerbound.joint.terms.normal import fuse, projections_of, without_projecti
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
 from lowerbound.model import Model
 
-FITS = 10  # of one program, that its data are contracted for
 FEW = 20  # observed sites of one row each, whose terms are kept apart
 
 

@@ -8,12 +8,15 @@ from functools import update_wrapper
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled.host.running import Hosted, hosted
 from lowerbound.compiled.jitted import Jitted, quickly
 from lowerbound.compiled.tracing import traced
+
+FITS, CALLS = 10, 100  # how often, about: what a fit runs once, and what may be called in a loop
 
 
 class Light:
@@ -55,11 +58,20 @@ def light(closed: Any, runs: float = 1) -> Hosted | None:
 def lightly(function: Callable[..., Any], runs: float = 1) -> Light:
     """The function for some `runs` of it: nothing is compiled where NumPy is sooner done.
 
-    >>> import jax.numpy as jnp
     >>> lightly(lambda x: jnp.exp(x).sum())(np.zeros(3))
     array(3.)
     """
     return Light(function, runs)
+
+
+def readily(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for any number of calls, by users too: it returns arrays of JAX.
+
+    NumPy runs what it has done in no time, so that the first call does not wait for a compilation
+    and the others are not felt.
+    """
+    light = Light(function, CALLS)
+    return update_wrapper(lambda *args: jax.tree.map(jnp.asarray, light(*args)), function)
 
 
 @dataclass(frozen=True, eq=False)

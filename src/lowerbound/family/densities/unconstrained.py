@@ -16,7 +16,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import readily
 from lowerbound.cost import mapped
 from lowerbound.errors import NoMarginalError
 from lowerbound.family.densities.bordered_gaussian import (
@@ -245,7 +245,7 @@ class UnconstrainedGaussian:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
             return function(*args, self.data)  # inside another compiled function
         if key not in self.compiled:
-            self.compiled[key] = quickly(function)
+            self.compiled[key] = readily(function)
         with jax.enable_x64(True):
             return self.compiled[key](*args, self.data)
 
