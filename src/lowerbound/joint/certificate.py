@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import quickly
-from lowerbound.compiled.host import OnHost, on_host
+from lowerbound.compiled.host import OnHost, lightly, on_host
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
@@ -98,7 +98,7 @@ def certificate(
     lowered = None if isinstance(program, OnHost) else quickly(program).lower(dict(data), point(0))
     real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
-    tolerance = _tolerance(joint)
+    tolerance, likelier = _tolerance(joint), _likelier(joint, statistics)
 
     def check() -> None:
         compiled = program if lowered is None else lowered.compile()
@@ -130,7 +130,8 @@ def certificate(
                 inputs |= varied(number)
             before, zero = compared(inputs, values)
             if zero is not None and tables:
-                values = _likelier(joint, inputs, statistics, values)
+                chosen = likelier(inputs, values)
+                values = {name: np.asarray(value) for name, value in chosen.items()}
                 after, zero = compared(inputs, values)
                 if zero is None and before > after - CLIPPED:
                     raise CertificateError(-math.inf, before)
@@ -170,15 +171,14 @@ def _at(
 
 
 def _likelier(
-    joint: Joint, data: Mapping[str, Any], statistics: Callable[..., Statistics], values: Values
-) -> Values:
+    joint: Joint, statistics: Callable[..., Statistics]
+) -> Callable[[Mapping[str, Any], Values], Values]:
     """The point with every discrete site at its likeliest value given the others, in turn.
 
     The derivative of the energy at a point is the complete conditional (eq:exp-fam-cavi).
     """
     discrete = [block for block in joint.blocks if block.family.enumerable]
 
-    @quickly
     def chosen(arrays: Mapping[str, Any], values: Values) -> Values:
         compressed, point = _at(joint, statistics, arrays, values)
         # Elements that meet in one term take turns: the even ones, then the odd ones.
@@ -194,7 +194,7 @@ def _likelier(
                 _, point = _at(joint, statistics, arrays, values)
         return values
 
-    return {name: np.asarray(value) for name, value in chosen(data, values).items()}
+    return lightly(chosen, POINTS)
 
 
 def _base_measure(joint: Joint, values: Mapping[str, jax.Array]) -> jax.Array:
