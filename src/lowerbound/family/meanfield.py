@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
@@ -143,7 +144,9 @@ class MeanField:
                 return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
                 self.compiled[key] = readily(function)
-            return self.compiled[key](*args)
+            # NumPyro validates with dozens of small compilations, even inside a trace.
+            with numpyro.validation_enabled(False):
+                return self.compiled[key](*args)
 
         return call
 

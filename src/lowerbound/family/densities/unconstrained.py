@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
@@ -246,7 +247,8 @@ class UnconstrainedGaussian:
             return function(*args, self.data)  # inside another compiled function
         if key not in self.compiled:
             self.compiled[key] = readily(function)
-        with jax.enable_x64(True):
+        # NumPyro validates with dozens of small compilations, even inside a trace.
+        with jax.enable_x64(True), numpyro.validation_enabled(False):
             return self.compiled[key](*args, self.data)
 
 
