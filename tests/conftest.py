@@ -10,6 +10,8 @@ from typing import Any
 # Before JAX is imported. An explicit choice, such as JAX_PLATFORMS=cuda, is kept.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
+# The processes of a run have the cores: threads of NumPy that wait for work would take from these.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -8,10 +8,13 @@ import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
 
-from lowerbound.compiled.host import hosted, lightly
+import lowerbound as lb
+from lowerbound.compiled.host import OnHost, hosted, lightly, on_host, readily
 from lowerbound.compiled.host.operations import PLAIN
+from lowerbound.compute.engine import forget
 from lowerbound.methods.gaussian.target import target_for
 from lowerbound.model import trace_model
+from tests.laws.compilations import counted
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 3))
@@ -82,6 +85,7 @@ def algebra(x, a):
         (indices, (INSIDE, np.array([3, 0, 0, 2]))),
         (algebra, (INSIDE, DEFINITE)),
         (lambda x: loops(x), (INSIDE,)),
+        (lambda x: orders(x), (INSIDE,)),
     ],
 )
 def test_structure_indexing_and_algebra(function, args):
@@ -99,6 +103,22 @@ def test_what_does_not_change_is_computed_once():
     assert_allclose(part(x)[0], whole(x, np.arange(3.0))[0], rtol=1e-7)
 
 
+def test_what_nothing_reads_is_left_out():
+    def function(x):
+        jnp.exp(x).sum()
+        return 2 * x
+
+    assert len(hosted(jax.make_jaxpr(function)(np.ones(2))).steps) == 1
+
+
+def test_the_operations_of_a_loop_are_counted():
+    def function(x):
+        return jax.lax.fori_loop(0, 3, lambda n, v: jnp.exp(v) + jnp.sin(v), x)
+
+    found = hosted(jax.make_jaxpr(function)(np.ones(2)))
+    assert len(found.steps) < 3 < found.operations
+
+
 def test_a_matrix_without_a_root_has_no_numbers_in_it():
     closed = jax.make_jaxpr(jnp.linalg.cholesky)(np.eye(2))
     assert np.isnan(hosted(closed)(-np.eye(2))[0]).any()
@@ -106,9 +126,18 @@ def test_a_matrix_without_a_root_has_no_numbers_in_it():
 
 def loops(x):
     grown = jax.lax.while_loop(lambda v: v.sum() < 10.0, lambda v: 2 * v + x[0], x[1])
+    each = jax.vmap(lambda v: jax.lax.while_loop(lambda w: w[0] < 5.0, lambda w: 2 * w, v))(x)
     counted = jax.lax.fori_loop(0, 3, lambda n, v: v * x[n] + n, x[0])
     rows = jax.lax.scan(lambda v, row: (v + row, (v * row, v.sum())), x[0], x, reverse=True)
-    return grown, counted, rows, jax.vmap(lambda v: jax.lax.map(jnp.exp, v))(x)
+    either = [jax.lax.cond(x[0, n] > x[1, n], jnp.exp, jnp.negative, x[0]) for n in range(3)]
+    return grown, each, counted, rows, either, jax.vmap(lambda v: jax.lax.map(jnp.exp, v))(x)
+
+
+def orders(x):
+    signed = jnp.stack([-jnp.inf, -1.0, -0.0, 0.0, x[0, 0], jnp.inf, jnp.nan])
+    pairs = jnp.broadcast_arrays(signed[:, None], signed)
+    ranked = jax.lax.le_to_p.bind(*pairs), jax.lax.lt_to_p.bind(*pairs)
+    return ranked, jnp.searchsorted(jnp.cumsum(x[0]), x[1])
 
 
 def random(x):
@@ -129,6 +158,51 @@ def test_what_computes_much_is_compiled():
     found = lightly(lambda x: jnp.exp(x).sum())
     assert isinstance(found(np.zeros(10)), np.ndarray)
     assert isinstance(found(np.zeros(1_000_000)), jax.Array)
+
+
+def test_more_runs_are_compiled_sooner():
+    x = np.zeros(2_000)
+    once, often = (lightly(lambda x: jnp.exp(x).sum(), runs) for runs in (1, 1_000))
+    assert isinstance(once(x), np.ndarray)
+    assert isinstance(often(x), jax.Array)
+
+
+@pytest.mark.parametrize("function", [jnp.exp, random], ids=["exp", "random"])
+def test_what_users_call_returns_arrays_of_jax(function):
+    found = readily(function)(np.ones(2))
+    assert isinstance(found, jax.Array)
+    assert_allclose(found, function(np.ones(2)), rtol=1e-6)
+
+
+def test_a_function_is_traced_once_whether_numpy_runs_it_or_not():
+    seen = []
+
+    def function(tree):
+        seen.append(tree)
+        return {"sum": jnp.sort(tree["x"]).sum(), "same": tree["x"]}
+
+    found = on_host(function, 1, {"x": np.ones(3)})
+    assert not isinstance(found, OnHost)
+    given = jax.jit(found)({"x": np.arange(3.0)})
+    assert_allclose(given["sum"], 3.0)
+    assert_allclose(given["same"], np.arange(3.0))
+    assert len(seen) == 1
+
+
+def test_a_small_fit_compiles_its_sweeps_alone():
+    def line(x, y):
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 2.0))
+        slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", 13):
+            numpyro.sample("y", dist.Normal(slope * x, 1 / jnp.sqrt(tau)), obs=y)
+
+    x = np.linspace(-1.0, 1.0, 13)
+    lb.fit(line, x, np.cos(x), method=lb.CAVI())  # JAX compiles single operations once
+    forget()
+    with counted() as compiled:
+        fit = lb.fit(line, x, np.sin(x), method=lb.CAVI())
+        assert np.isfinite([fit.mean("slope"), fit.sd("tau")]).all()
+    assert len(compiled) == 1, compiled
 
 
 # --------------------------------------------------------------------------------------------------

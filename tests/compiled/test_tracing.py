@@ -115,7 +115,9 @@ def test_arrays_that_jax_knows_in_single_precision_are_doubles_in_a_fit(way):
     known = jax.jit(lambda scale: scale * (jnp.sum(x) + jnp.sum(y)))
     before = known(1.0)  # and JAX keeps that form for as long as there is `known`
     fit = lb.fit(WAYS[way](x, y), method=lb.CAVI())
-    assert fit.elbo == lb.fit(linear, *arrays(seed=3), method=lb.CAVI()).elbo
+    given = lb.fit(linear, *arrays(seed=3), method=lb.CAVI())
+    # In single precision it would be another from the seventh digit on.
+    np.testing.assert_allclose(fit.elbo, given.elbo, rtol=1e-14)
     assert known(1.0) == before
 
 

@@ -11,6 +11,7 @@ from jax import Array
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from tests.laws.derived import Derived, base_measure, derive, fresh_elbo
 from tests.models.case import Arguments, Case
 
@@ -46,10 +47,16 @@ class Fitted:
         laws = {b.sites[0]: self.fit.posterior[b.sites[0]] for b in alone}
         with jax.enable_x64(True):
             data, naturals = dict(self.derived.model.arguments.data), self.fit.q.parameters
-            each = quickly(partial(_evaluate, self))
+            draw, each = quickly(partial(_drawn, self)), lightly(partial(_evaluate, self))
             found = [
                 # This generator compiles in half the time of the default one.
-                each(laws, self.derived.arrays, data, naturals, jax.random.key(seed, impl="rbg"))
+                each(
+                    laws,
+                    self.derived.arrays,
+                    data,
+                    naturals,
+                    draw(naturals, jax.random.key(seed, impl="rbg")),
+                )
                 for seed in SEEDS
             ]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
@@ -60,10 +67,8 @@ def fit_case(case: Case) -> Fitted:
     return Fitted(case, arguments, lb.fit(case.model, *args, method=METHOD, **kwargs))
 
 
-def _evaluate(
-    fitted: Fitted, laws: Any, arrays: Any, data: Any, naturals: Any, key: Array
-) -> dict[str, Any]:
-    """Draws as `fit.sample` makes them, and their densities, in one compiled function."""
+def _drawn(fitted: Fitted, naturals: Any, key: Array) -> dict[str, Array]:
+    """Draws as `fit.sample` makes them."""
     values: dict[str, Array] = {}
     family = fitted.fit.q.family
     keys = jax.random.split(key, len(family.blocks))
@@ -71,6 +76,13 @@ def _evaluate(
         family.blocks, family.families, naturals, keys, strict=True
     ):
         values |= block.unpack(factor.sample(natural, k, (DRAWS,)))
+    return values
+
+
+def _evaluate(
+    fitted: Fitted, laws: Any, arrays: Any, data: Any, naturals: Any, values: dict[str, Array]
+) -> dict[str, Any]:
+    """The densities of draws, and the ELBO."""
     found = jax.vmap(partial(_weights, fitted, laws, arrays, data))(values)
     return {**found, "elbo": fresh_elbo(fitted.derived, arrays, naturals)}
 

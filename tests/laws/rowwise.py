@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.ascent import RobbinsMonro, State, Sweep
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.errors import ArgumentError
 from lowerbound.joint import energy, gradient
 from lowerbound.methods.stochastic.adding_up import check_locals
@@ -44,9 +44,9 @@ class Rowwise:
 
     @cached_property
     def of_whole(self) -> dict[str, Any]:
-        """What the laws compare of all rows, by one compiled function."""
+        """What the laws compare of all rows, by one function."""
         with jax.enable_x64(True):
-            whole = quickly(partial(_whole, self.whole))
+            whole = lightly(partial(_whole, self.whole))
             return jax.tree.map(np.asarray, whole(self.whole.example, self.values))
 
     @cached_property
@@ -54,7 +54,7 @@ class Rowwise:
         """What the laws compare of the halves, by another."""
         with jax.enable_x64(True):
             halves = jax.tree.map(lambda *rows: np.stack(rows), *self.halves)
-            both = quickly(partial(_halves, self.half))
+            both = lightly(partial(_halves, self.half))
             found = both(self.half.fixed, halves, self.of_whole["state"])
             return jax.tree.map(np.asarray, found)
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from lowerbound.ascent import State, Sweep
 from lowerbound.bound import elbo_by_site
-from lowerbound.compiled import Kept, equations, jit, quick_options, quickly, settled
+from lowerbound.compiled import Kept, equations, jit, quick_options, settled
+from lowerbound.compiled.host import FITS, OnHost, lightly, on_host
 from lowerbound.compute.spread import Spread
 from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
@@ -80,7 +81,7 @@ class Engine:
         """Contract the data once; floating arrays in the precision of the fit."""
         if self.spread is None and self.dtype == np.float64:
             # Called by itself, it hands arrays through uncopied.
-            return self.joint.compress(dict(data))
+            return tuple(jnp.asarray(a) for a in self.joint.compress(dict(data)))
 
         def contract(arrays: Mapping[str, Any]) -> Arrays:
             doubles = {n: a.astype(float) if _floats(a) else a for n, a in arrays.items()}
@@ -117,6 +118,17 @@ class Engine:
         future = in_background(partial(_compiled, lowered, options))
         return Compiled(future, lowered.out_info, spread, within)
 
+    def once(self, function: Any, *args: Any) -> Compiled | OnHost:
+        """`function` of such arguments, which is called once a fit.
+
+        NumPy runs it where that is sooner than to compile it for some fits; else it is compiled.
+        """
+        if self.spread is not None:
+            return self.compile(function, *args)
+        with jax.default_matmul_precision("highest"):
+            found = on_host(function, FITS, *args)
+        return found if isinstance(found, OnHost) else self.compile(found, *args)
+
     def cast(self, array: jax.Array) -> jax.Array:
         """A floating array in the precision of the fit; others as they are."""
         return array.astype(self.dtype) if _floats(array) else array
@@ -138,7 +150,7 @@ class Engine:
                 self.family, self.joint.summands, arrays, state.naturals, state.means
             )
 
-        return quickly(terms)
+        return lightly(terms, FITS)
 
 
 def _compiled(lowered: Any, options: dict[str, Any] | None) -> Any:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.compiled import Kept, quickly
-from lowerbound.compiled.host import lightly
+from lowerbound.compiled import Kept
+from lowerbound.compiled.host import lightly, readily
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.numerics.distributions import SiteAxes
@@ -142,8 +143,10 @@ class MeanField:
             if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
                 return function(*args)  # of no factors at all, or inside another compiled function
             if key not in self.compiled:
-                self.compiled[key] = quickly(function)
-            return self.compiled[key](*args)
+                self.compiled[key] = readily(function)
+            # NumPyro validates with dozens of small compilations, even inside a trace.
+            with numpyro.validation_enabled(False):
+                return self.compiled[key](*args)
 
         return call
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import quickly
+from lowerbound.compiled.host import OnHost, lightly, on_host
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
@@ -30,6 +31,7 @@ RELATIVE_TOLERANCE = 1e-9
 # there the equality is asked for nearer to zero.
 NEARER = (1.0, 0.1, 0.01, 0.001)
 SINGLE_TOLERANCE = 1e-5  # where the program itself computes with float32 constants
+POINTS = 4  # that are compared, about
 MOST_POINTS = 40  # that are tried until both densities are finite at one
 ROUNDS = 3  # of choosing the likeliest value of every discrete site in turn
 CLIPPED = (
@@ -63,7 +65,6 @@ def certificate(
         if latent.domain is DISCRETE
     }
 
-    @quickly
     def both(arrays: Mapping[str, Any], values: Values) -> tuple[jax.Array, ...]:
         compressed, point = _at(joint, statistics, arrays, values)
         parts = jnp.stack([evaluate(s, compressed, point) for s in joint.summands])
@@ -93,13 +94,14 @@ def certificate(
             for latent in joint.program.latents
         }
 
-    lowered = both.lower(dict(data), point(0))
+    program = on_host(both, POINTS, dict(data), point(0))
+    lowered = None if isinstance(program, OnHost) else quickly(program).lower(dict(data), point(0))
     real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
-    tolerance = _tolerance(joint)
+    tolerance, likelier = _tolerance(joint), _likelier(joint, statistics)
 
     def check() -> None:
-        compiled = lowered.compile()
+        compiled = program if lowered is None else lowered.compile()
 
         def compared(inputs: Values, values: Values) -> tuple[float, Sequence[str] | None]:
             """NumPyro's log density; None where it is the derived one, else what is impossible."""
@@ -128,7 +130,8 @@ def certificate(
                 inputs |= varied(number)
             before, zero = compared(inputs, values)
             if zero is not None and tables:
-                values = _likelier(joint, inputs, statistics, values)
+                chosen = likelier(inputs, values)
+                values = {name: np.asarray(value) for name, value in chosen.items()}
                 after, zero = compared(inputs, values)
                 if zero is None and before > after - CLIPPED:
                     raise CertificateError(-math.inf, before)
@@ -168,15 +171,14 @@ def _at(
 
 
 def _likelier(
-    joint: Joint, data: Mapping[str, Any], statistics: Callable[..., Statistics], values: Values
-) -> Values:
+    joint: Joint, statistics: Callable[..., Statistics]
+) -> Callable[[Mapping[str, Any], Values], Values]:
     """The point with every discrete site at its likeliest value given the others, in turn.
 
     The derivative of the energy at a point is the complete conditional (eq:exp-fam-cavi).
     """
     discrete = [block for block in joint.blocks if block.family.enumerable]
 
-    @quickly
     def chosen(arrays: Mapping[str, Any], values: Values) -> Values:
         compressed, point = _at(joint, statistics, arrays, values)
         # Elements that meet in one term take turns: the even ones, then the odd ones.
@@ -192,7 +194,7 @@ def _likelier(
                 _, point = _at(joint, statistics, arrays, values)
         return values
 
-    return {name: np.asarray(value) for name, value in chosen(data, values).items()}
+    return lightly(chosen, POINTS)
 
 
 def _base_measure(joint: Joint, values: Mapping[str, jax.Array]) -> jax.Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import jit
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry, Layout
 from lowerbound.joint.blocks.coupling import restriction, separate
@@ -124,7 +125,7 @@ def multi_affine(
         shapes["weights"] = abstract((rows,), np.dtype(float))
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
-    compress = jit(contract)
+    compress = lightly(jit(contract), FITS)
     slots = len(jax.eval_shape(compress, shapes))
     return Joint(model, traced, found["structure"], compress, slots)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.model import Model
 from lowerbound.rewrite.coordinates import Coordinates
 
@@ -42,7 +42,7 @@ def exchangeable(model: Model) -> bool:
         found = model.log_density(values, data)
         return jnp.where(jnp.all(jnp.array(inside)), found, jnp.nan)  # an order is a support
 
-    compiled, rng = quickly(densities), np.random.default_rng(0)
+    compiled, rng = lightly(densities), np.random.default_rng(0)
     for spread in SPREADS:
         point = spread * rng.standard_normal(coordinates.size)
         own, *others = np.asarray(compiled(point, model.arguments.data), float)

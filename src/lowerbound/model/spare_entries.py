@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.primitives import Messenger
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.model.density import strip
 from lowerbound.model.dependence import evaluator
 
@@ -65,7 +65,7 @@ def spare_sites(found: Record, model: Model) -> tuple[str, ...]:
     outputs = [entry.mask for entry in chosen if entry.mask is not None]
     masks_of = evaluator(found.closed, outputs)
     inputs = {name: jnp.asarray(array) for name, array in model.arguments.data.items()}
-    log_p = quickly(lambda latents, data: model.log_density(latents, data))
+    log_p = lightly(lambda latents, data: model.log_density(latents, data))
     spare = {entry.name for entry in chosen}
     for number in range(PAIRS):
         keys = jax.random.split(jax.random.key(number))

@@ -5,7 +5,28 @@ compiled: a microsecond an operation and a call, where a compilation takes a mil
 operation. None where an operation has no counterpart; then the program is compiled.
 """
 
-from lowerbound.compiled.host.calling import Light, light, lightly
+from lowerbound.compiled.host.calling import (
+    CALLS,
+    FITS,
+    Light,
+    OnHost,
+    light,
+    lightly,
+    on_host,
+    readily,
+)
 from lowerbound.compiled.host.running import COMPILED, Hosted, hosted
 
-__all__ = ["COMPILED", "Hosted", "Light", "hosted", "light", "lightly"]
+__all__ = [
+    "CALLS",
+    "FITS",
+    "COMPILED",
+    "Hosted",
+    "Light",
+    "OnHost",
+    "hosted",
+    "light",
+    "lightly",
+    "on_host",
+    "readily",
+]

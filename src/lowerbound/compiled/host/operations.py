@@ -24,6 +24,19 @@ def _fraction_removed(a: Any, b: Any) -> Any:
     return np.fmod(a, b)
 
 
+def _ranked(compare: Call) -> Call:
+    """A comparison in which any two numbers have an order: -0 before 0, what is no number last."""
+
+    def ranks(x: Any) -> Any:
+        x = np.asarray(x)
+        if x.dtype.kind != "f":
+            return x
+        bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+        return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+    return lambda a, b: compare(ranks(a), ranks(b))
+
+
 # One array in, or two; one out. The names are JAX's.
 PLAIN: dict[str, Call] = {
     "neg": np.negative, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "abs": np.abs,
@@ -40,6 +53,7 @@ PLAIN: dict[str, Call] = {
     "rem": _fraction_removed, "max": np.maximum, "min": np.minimum, "pow": np.power,
     "atan2": np.arctan2, "nextafter": np.nextafter, "eq": np.equal, "ne": np.not_equal,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lt_to": _ranked(np.less), "le_to": _ranked(np.less_equal),
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "regularized_incomplete_beta": sp.betainc,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
@@ -40,7 +40,7 @@ class Hosted:
     """A function of some arrays, by calls of NumPy; what the others decide is computed.
 
     `steps` are calls with the places of what they read and write, `places` what is known, and
-    `numbers` counts those that one run computes.
+    `numbers` counts those that one run computes, `operations` those to compile, inner ones too.
     """
 
     steps: tuple[Step, ...]
@@ -48,6 +48,7 @@ class Hosted:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     numbers: int
+    operations: int
 
     @cached_property
     def read(self) -> frozenset[int]:
@@ -62,7 +63,7 @@ class Hosted:
     @property
     def compilation(self) -> float:
         """What it would take to compile the program, on an ordinary core."""
-        return COMPILED * len(self.steps)
+        return COMPILED * self.operations
 
     def __call__(self, *arrays: Any) -> list[np.ndarray]:
         """The outputs of the program."""
@@ -110,8 +111,8 @@ def hosted(closed: ClosedJaxpr, known: Mapping[int, Any] | None = None) -> Hoste
     except _UnknownError:
         return None
     inputs = tuple(place for n, place in enumerate(places) if n not in fixed)
-    steps, values = tuple(writer.steps), tuple(writer.values)
-    return Hosted(steps, values, inputs, tuple(outputs), writer.numbers)
+    steps, numbers, operations = writer.needed(outputs)
+    return Hosted(steps, tuple(writer.values), inputs, tuple(outputs), numbers, operations)
 
 
 class _Writer:
@@ -121,12 +122,22 @@ class _Writer:
         self.steps: list[Step] = []
         self.values: list[Any] = []
         self.known: list[bool] = []
-        self.numbers = 0
+        self.sizes: list[tuple[int, int]] = []  # numbers that a step computes, operations in it
 
     def place(self, value: Any, known: bool) -> int:
         self.values.append(value)
         self.known.append(known)
         return len(self.values) - 1
+
+    def needed(self, outputs: Sequence[int]) -> tuple[tuple[Step, ...], int, int]:
+        """The steps that outputs depend on, with the numbers and operations of these."""
+        read, kept, numbers, operations = set(outputs), list[Step](), 0, 0
+        for step, (computed, inside) in zip(self.steps[::-1], self.sizes[::-1], strict=True):
+            if not read.isdisjoint(step[2]):
+                read.update(step[1])
+                kept.append(step)
+                numbers, operations = numbers + computed, operations + inside
+        return tuple(kept[::-1]), numbers, operations
 
     def write(self, jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[int]) -> list[int]:
         """The places of the outputs of a program; its calls are written in place."""
@@ -156,9 +167,9 @@ class _Writer:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _step(self, equation: Any, places: list[int]) -> list[int]:
-        call, times = None, 1
+        call, times, inside = None, 1, 1
         if equation.primitive.name in LOOPS:
-            call, times = LOOPS[equation.primitive.name](equation.params)
+            call, times, inside = LOOPS[equation.primitive.name](equation.params)
         elif not equation.effects:
             call = operation(equation)
         if call is None:
@@ -170,36 +181,53 @@ class _Writer:
         writes = tuple(self.place(None, False) for _ in equation.outvars)
         self.steps.append((call, tuple(places), writes, several))
         computed = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
-        self.numbers += max(computed, times)
+        self.sizes.append((max(computed, times), inside))
         return list(writes)
 
 
-def _repeated(params: Any) -> tuple[Callable[..., Any] | None, int]:
+# How an operation that holds programs is run, the numbers it computes, the operations within it.
+Inner = tuple[Callable[..., Any] | None, int, int]
+NOT: Final[Inner] = (None, 0, 0)
+
+
+def _repeated(params: Any) -> Inner:
     """A loop that ends by a condition, and the numbers that it computes, about."""
     count = params["cond_nconsts"], params["body_nconsts"]
     ask, body = hosted(params["cond_jaxpr"]), hosted(params["body_jaxpr"])
     if ask is None or body is None:
-        return None, 0
+        return NOT
 
     def run(*inputs: Any) -> list[Any]:
         fixed, own = inputs[: count[0]], inputs[count[0] : sum(count)]
         carried = list(inputs[sum(count) :])
-        while bool(ask(*fixed, *carried)[0]):
-            carried = body(*own, *carried)
+        going = ask(*fixed, *carried)[0]
+        while going.any():
+            moved = body(*own, *carried)
+            # Of several loops together, those that have ended stay where they are.
+            carried = [_where(going, *one) for one in zip(moved, carried, strict=True)]
+            going = ask(*fixed, *carried)[0]
         return carried
 
-    return run, USUAL_STEPS * _work(ask, body)
+    return run, USUAL_STEPS * _work(ask, body), _operations(ask, body)
 
 
-def _scanned(params: Any) -> tuple[Callable[..., Any] | None, int]:
+def _where(going: Any, moved: Any, stayed: Any) -> Any:
+    if going.all():
+        return moved
+    return np.where(
+        going.reshape(going.shape + (1,) * (np.ndim(moved) - going.ndim)), moved, stayed
+    )
+
+
+def _scanned(params: Any) -> Inner:
     """A loop over the rows of arrays, and the numbers that it computes."""
     if "num_consts" not in params:  # of another JAX
-        return None, 0
+        return NOT
     consts, carries, length = params["num_consts"], params["num_carry"], params["length"]
     body, backwards = hosted(params["jaxpr"]), params["reverse"]
     shapes = [(length, *aval.shape) for aval in params["jaxpr"].out_avals[carries:]]
     if body is None:
-        return None, 0
+        return NOT
 
     def run(*inputs: Any) -> list[Any]:
         fixed, carried = inputs[:consts], list(inputs[consts : consts + carries])
@@ -212,7 +240,20 @@ def _scanned(params: Any) -> tuple[Callable[..., Any] | None, int]:
         each = [np.asarray([one[k] for one in kept]).reshape(s) for k, s in enumerate(shapes)]
         return [*carried, *each]
 
-    return run, length * _work(body)
+    return run, length * _work(body), _operations(body)
+
+
+def _branched(params: Any) -> Inner:
+    """One of several programs, and the numbers that the longest computes."""
+    branches = [hosted(branch) for branch in params["branches"]]
+    programs = [branch for branch in branches if branch is not None]
+    if len(programs) < len(branches):
+        return NOT
+
+    def run(which: Any, *inputs: Any) -> list[Any]:
+        return programs[int(np.clip(which, 0, len(programs) - 1))](*inputs)
+
+    return run, max(map(_work, programs)), _operations(*programs)
 
 
 def _work(*programs: Hosted) -> int:
@@ -220,9 +261,14 @@ def _work(*programs: Hosted) -> int:
     return int(sum(program.seconds for program in programs) / NUMBER)
 
 
-LOOPS: dict[str, Callable[[Any], tuple[Callable[..., Any] | None, int]]] = {
+def _operations(*programs: Hosted) -> int:
+    return 1 + sum(program.operations for program in programs)
+
+
+LOOPS: dict[str, Callable[[Any], Inner]] = {
     "while": _repeated,
     "scan": _scanned,
+    "cond": _branched,
 }
 
 

@@ -28,7 +28,8 @@ from numpyro.distributions import (
 )
 from numpyro.distributions.transforms import Transform
 
-from lowerbound.compiled import in_two, quickly
+from lowerbound.compiled import in_two
+from lowerbound.compiled.host import readily
 from lowerbound.cost import mapped
 from lowerbound.family.densities.gridded import Interpolated, NodeMixture, usable
 from lowerbound.family.variational import Variational, marginal_without
@@ -209,7 +210,7 @@ class Conditioned:
             return function(self.transforms, *args)  # inside another compiled function
         key = ("conditioned", self.sites, key)
         if key not in self.compiled:
-            self.compiled[key] = quickly(function)
+            self.compiled[key] = readily(function)
         # NumPyro validates with dozens of small compilations, even inside a trace.
         with numpyro.validation_enabled(False):
             return self.compiled[key](self.transforms, *args)

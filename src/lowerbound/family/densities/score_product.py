@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import CategoricalProbs, Distribution
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import readily
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.variational import Parameters, Variational
 
@@ -95,7 +95,7 @@ class ScoreProduct:
 
     def _call(self, key: object, function: Callable[..., Any], *args: Any) -> Any:
         if key not in self.compiled:
-            self.compiled[key] = quickly(function)
+            self.compiled[key] = readily(function)
         with jax.enable_x64(True):
             return self.compiled[key](*args)
 

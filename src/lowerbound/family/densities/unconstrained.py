@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.distributions import transforms as bijections
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import readily
 from lowerbound.cost import mapped
 from lowerbound.errors import NoMarginalError
 from lowerbound.family.densities.bordered_gaussian import (
@@ -245,8 +246,9 @@ class UnconstrainedGaussian:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
             return function(*args, self.data)  # inside another compiled function
         if key not in self.compiled:
-            self.compiled[key] = quickly(function)
-        with jax.enable_x64(True):
+            self.compiled[key] = readily(function)
+        # NumPyro validates with dozens of small compilations, even inside a trace.
+        with jax.enable_x64(True), numpyro.validation_enabled(False):
             return self.compiled[key](*args, self.data)
 
 

@@ -174,7 +174,7 @@ def starts(
         ) -> State:
             return start(engine, ascent.arrays(inputs, vector), chance, kind, given, seeded)
 
-        engine.compiled[key] = engine.compile(begin, *arguments[0])
+        engine.compiled[key] = engine.once(begin, *arguments[0])
         shapes = engine.compiled[key].shapes
         # The steps and the check after them compile at the same time.
         advance(ascent, inputs, first_carry(engine, shapes, vectors[0]))

@@ -67,7 +67,7 @@ def find_origins(
                 found.update({name: values[name] for name in block.layouts})
             return found
 
-        engine.compiled[key] = engine.compile(first, arrays)
+        engine.compiled[key] = engine.once(first, arrays)
     located: dict[str, np.ndarray] = fetch(engine.compiled[key](arrays))
     origins = {}
     for block in blocks:

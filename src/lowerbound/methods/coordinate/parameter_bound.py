@@ -153,7 +153,7 @@ class Ascent:
                 found: Array = jax.hessian(self.objective(inputs, vector, state))(vector)
                 return found
 
-            self.engine.compiled[key] = self.engine.compile(hessian, dict(inputs), vector, state)
+            self.engine.compiled[key] = self.engine.once(hessian, dict(inputs), vector, state)
         return self.engine.compiled[key]  # type: ignore[no-any-return]
 
     def check_maximum(self, inputs: Mapping[str, Array], vector: Any, state: State) -> str | None:

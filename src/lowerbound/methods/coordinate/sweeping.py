@@ -301,7 +301,7 @@ class Start:
                 )
                 return each
 
-            engine.compiled[key] = engine.compile(every, arrays, chance, self.given)
+            engine.compiled[key] = engine.once(every, arrays, chance, self.given)
             # The sweeps compile at the same time, from the shapes of the states alone.
             advance(engine, arrays, engine.compiled[key].shapes, restarts)
         states: State = engine.compiled[key](arrays, chance, self.given)

@@ -16,6 +16,7 @@ from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
 from lowerbound.compiled import Kept, quickly, traced
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
@@ -282,7 +283,7 @@ def _places(shared: dict[object, Any], start: int, leaves: Sequence[np.ndarray])
 
         key = ("places", flat.decided, tuple(name.number for name in wanted))
         if key not in shared:
-            shared[key] = quickly(compute)
+            shared[key] = lightly(compute, FITS)
         return [np.asarray(value) for value in shared[key](list(leaves))]
 
     return known

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import jit
+from lowerbound.compiled.host import CALLS, lightly
 from lowerbound.methods.hierarchy.asked_of_terms import Data, Expected, Law
 from lowerbound.methods.hierarchy.joint_terms import (
     Joint,
@@ -244,7 +245,7 @@ class Predictors:
         if key not in self.compiled:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
-            self.compiled[key] = quickly(function) if quick else jit(function)
+            self.compiled[key] = lightly(function, CALLS) if quick else jit(function)
         data = Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self.compiled[key](np.asarray(t, float), data, *args)

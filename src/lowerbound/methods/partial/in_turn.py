@@ -22,7 +22,7 @@ from lowerbound.ascent.gaussian_step import RUNNING, Ascent, advance, begin, dis
 from lowerbound.bound.draws import block_draws, normal_draws
 from lowerbound.bound.elbo import entropies
 from lowerbound.bound.fixed_draws import Estimate, averaged, points
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.compute.engine import Arrays
 from lowerbound.cost import mapped
 from lowerbound.joint import Statistics
@@ -128,7 +128,7 @@ class Alternating:
 
         compiled, key = self.given.engine.compiled, ("prior", len(normal), self.given.key)
         if key not in compiled:
-            compiled[key] = quickly(prior)
+            compiled[key] = lightly(prior, FITS)
         return np.array(compiled[key](normal, model.arguments.data), float)
 
     def _batches(self, vectors: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

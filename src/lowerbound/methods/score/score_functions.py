@@ -19,6 +19,7 @@ from lowerbound.ascent.few_draws import log_q, parts
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.restricted import Restricted, restricted
 from lowerbound.compiled import jit, quickly
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.family.densities.unconstrained import covariance
 from lowerbound.methods.coordinate.begin import given_values
@@ -172,7 +173,7 @@ def _from_prior(program: ScoreProgram, normal: np.ndarray) -> np.ndarray:
         def prior(normal: Any, data: Mapping[str, Any]) -> Any:
             return jax.vmap(lambda one: program.coordinates.prior(one, data))(normal)
 
-        program.compiled[key] = quickly(prior)
+        program.compiled[key] = lightly(prior, FITS)
     return np.array(program.compiled[key](normal, program.data), float)
 
 

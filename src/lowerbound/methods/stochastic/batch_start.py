@@ -61,7 +61,7 @@ def first_state(setting: Setting, method: ByRows, seed: int) -> State:
             chosen: State = jax.tree.map(lambda a: a[best], states)
             return chosen
 
-        engine.compiled[key] = engine.compile(begin, inputs, chance, dict(given))
+        engine.compiled[key] = engine.once(begin, inputs, chance, dict(given))
     state: State = engine.compiled[key](inputs, chance, dict(given))
     return doubled(state)
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import biject_to
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import CALLS, lightly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.cost import mapped
 from lowerbound.errors import LowerboundError
@@ -145,7 +145,7 @@ class Collapsed:
     def _compiled(self, what: str, function: Any) -> Any:
         compiled, key = self.engine.compiled, ("collapsed", self.number, what)
         if key not in compiled:
-            compiled[key] = quickly(function)
+            compiled[key] = lightly(function, CALLS)
         return compiled[key]
 
 

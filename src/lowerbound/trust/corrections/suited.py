@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.cost import mapped
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import location_scale_sites
@@ -48,7 +48,7 @@ def suited(view: Against, values: Mapping[str, Array]) -> Against:
         return mapped(one, values, what="one draw")
 
     if "squares" not in whole.compiled:
-        whole.compiled["squares"] = quickly(squares)
+        whole.compiled["squares"] = lightly(squares)
     own = {n: jnp.asarray(some[n], float) for n in coordinates.shapes}
     found = whole.compiled["squares"](own, whole.data)
     centring = {}

@@ -15,7 +15,7 @@ import numpy as np
 
 from lowerbound.ascent.gaussian_step import CONVERGED, RUNNING, SETTLED, Ascent, begin
 from lowerbound.bound.draws import cubature
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import FITS, lightly
 from lowerbound.cost import allowance
 from lowerbound.errors import ImproperPosteriorError, NoFiniteStartError
 from lowerbound.methods.gaussian.climbing.together import (
@@ -193,7 +193,7 @@ def _from_prior(target: Target, normal: np.ndarray) -> np.ndarray:
         def prior(normal: Any, data: Any) -> Any:
             return jax.vmap(lambda one: target.coordinates.prior(one, data))(normal)
 
-        target.compiled[key] = quickly(prior)
+        target.compiled[key] = lightly(prior, FITS)
     return np.array(target.compiled[key](normal, target.data), float)
 
 
@@ -208,7 +208,7 @@ def _with_given(target: Target, rows: np.ndarray, given: Mapping[str, Any]) -> n
 
             return jax.vmap(one)(rows)
 
-        target.compiled[key] = quickly(replaced)
+        target.compiled[key] = lightly(replaced, FITS)
     values = {name: np.asarray(value, float) for name, value in given.items()}
     return np.array(target.compiled[key](rows, values, target.data), float)
 

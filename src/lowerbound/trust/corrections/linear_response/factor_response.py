@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import CALLS, lightly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import FlatDirectionError, NotConjugateError, UncorrectableError
 from lowerbound.family.meanfield import MeanField
@@ -166,7 +166,7 @@ class _System:
         """A compiled function of arguments, the naturals and the data."""
         compiled = self.engine.compiled
         if ("response", key) not in compiled:
-            compiled["response", key] = quickly(function)
+            compiled["response", key] = lightly(function, CALLS)
         return compiled["response", key](*args, self.naturals, self.arrays)
 
 

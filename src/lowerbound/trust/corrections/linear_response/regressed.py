@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Block
 from lowerbound.rewrite.coordinates import Coordinates
@@ -198,7 +198,7 @@ def _coefficients(
         own = {site: values[site][:draws] for site in block.sites}
         key = ("regressed", number, names)
         if key not in family.compiled:
-            family.compiled[key] = quickly(every)
+            family.compiled[key] = lightly(every)
         t = np.asarray(family.compiled[key](own, dict(natural), arrays), float)  # (S, E, p)
         middle = t.mean(axis=0)  # (E, p)
         t = t - middle

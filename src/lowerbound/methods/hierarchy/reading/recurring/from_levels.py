@@ -14,7 +14,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr
 from scipy.sparse import csr_array
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import CALLS, lightly
 from lowerbound.methods.hierarchy.reading.affine_maps import Entries, Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, kinds_of
@@ -77,7 +77,7 @@ class FromLevels:
     def _run(self, key: object, function: Any, t: np.ndarray, *args: Any) -> Any:
         key = ("from levels", key)
         if key not in self.compiled:
-            self.compiled[key] = quickly(function)
+            self.compiled[key] = lightly(function, CALLS)
         with jax.enable_x64(True):
             return self.compiled[key](np.asarray(t, float), tuple(self.leaves), *args)
 
