@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any, Final
 
 import jax
@@ -31,10 +32,11 @@ def traced(function: Callable[..., Any], return_shape: bool = False) -> Callable
     >>> closed.consts[0], float(jnp.dot(weights, jnp.ones(2)))
     (TypedNdArray([1., 2.], dtype=float64), 3.0)
     """
-    trace = jax.make_jaxpr(function, return_shape=True)
 
     def run(*args: Any) -> Any:
-        closed, shapes = trace(*args)
+        # A function that lives on would keep what JAX has traced of it, with the user's arrays.
+        anew = update_wrapper(lambda *args: function(*args), function, updated=())
+        closed, shapes = jax.make_jaxpr(anew, return_shape=True)(*args)
         closed = apart(closed)
         return (closed, shapes) if return_shape else closed
 
