@@ -17,23 +17,15 @@ from lowerbound.joint.blocks.coupling import restriction, separate
 from lowerbound.joint.blocks.kind import Misfit, Restriction, expected_family
 from lowerbound.joint.blocks.neighbours import tightened
 from lowerbound.joint.blocks.statistics import find_blocks
-from lowerbound.joint.derive import (
-    Derivation,
-    Program,
-    abstract,
-    derive,
-    inputs_of,
-    trace_program,
-)
+from lowerbound.joint.derive import Derivation, derive
 from lowerbound.joint.energy.integrals import build
 from lowerbound.joint.energy.summands import Store, Summand, UnreadableError, compile_terms
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.normal import fuse, projections_of, without_projections
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
+from lowerbound.joint.traced_program import FEW, Program, abstract, inputs_of, trace_program
 from lowerbound.model import Model
-
-FEW = 20  # observed sites of one row each, whose terms are kept apart
 
 
 @dataclass(frozen=True)

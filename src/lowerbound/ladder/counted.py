@@ -13,7 +13,7 @@ from lowerbound.compiled import equations
 from lowerbound.compute.computing import current
 from lowerbound.cost import Work, limits, numbers_computed
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded

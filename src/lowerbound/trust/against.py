@@ -26,7 +26,7 @@ from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.joint import inputs_of
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
