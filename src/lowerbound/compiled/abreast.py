@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from lowerbound.compiled.interpreting import bind
 
 LONG: Final = 200  # operations from which on copies are looked for
 _HOLDERS: Final = {"jit", "pjit", "closed_call", "remat2", "checkpoint", "scan", "while", "cond"}
+_KNOWN: WeakKeyDictionary[ClosedJaxpr, ClosedJaxpr | None] = WeakKeyDictionary()  # None: itself
 _SCOPE: Final = "abreast"
 
 
@@ -38,7 +40,7 @@ def abreast(closed: ClosedJaxpr, told_apart: int = 0) -> ClosedJaxpr:
     >>> len(closed.jaxpr.eqns) > 500 > 20 > len(abreast(closed).jaxpr.eqns)
     True
     """
-    closed = _within(closed, {})
+    closed = _within(closed)
     if len(closed.jaxpr.eqns) < LONG:
         return closed
     plan = copies_in(closed.jaxpr, told_apart)
@@ -60,14 +62,15 @@ def _kind(aval: Any) -> tuple[Any, ...]:
     return aval.shape, aval.dtype, aval.weak_type
 
 
-def _within(closed: ClosedJaxpr, known: dict[int, ClosedJaxpr]) -> ClosedJaxpr:
+def _within(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with the programs of its loops, branches and calls rewritten."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, ClosedJaxpr):
-            if id(value) not in known:  # one program stays one, and is compiled once
-                known[id(value)] = abreast(value)
-            return known[id(value)]
+            if value not in _KNOWN:  # one program stays one, and is compiled once
+                found = abreast(value)
+                _KNOWN[value] = None if found is value else found
+            return _KNOWN[value] or value
         if isinstance(value, tuple) and any(isinstance(one, ClosedJaxpr) for one in value):
             found = tuple(map(changed, value))
             return value if all(map(operator.is_, found, value)) else found
@@ -192,6 +195,13 @@ class _Run:
         while start < len(atoms):
             end = start + 1
             first = places[start]
+            while end < len(atoms) and atoms[end] is atoms[start]:
+                end += 1
+            if end > start + 1:
+                one = self.one(atoms[start])
+                yield jnp.broadcast_to(one, (end - start, *jnp.shape(one)))
+                start = end
+                continue
             if first is not None:
                 while end < len(atoms) and places[end] == (first[0], first[1] + end - start):
                     end += 1

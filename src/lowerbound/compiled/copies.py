@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -29,6 +30,7 @@ class Node:
     number: int
     summed: bool = False
     order: tuple[int, int] = (0, 0)  # when it is done: all that it reads is done before
+    depends: int = 0  # which of the inputs that are told apart it depends on, as bits
     group: Group | None = None
     place: int = 0  # in its group
 
@@ -49,7 +51,7 @@ class Node:
 class Group:
     """Copies of one operation, none of which waits for another."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[Node]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,33 +80,50 @@ def copies_in(jaxpr: Jaxpr, told_apart: int) -> Copies:
                 level[maker[atom]] = max(level[maker[atom]], level[node] + 1)
     depth: dict[Node, int] = {}
     depends: dict[Any, int] = {v: 1 << i for i, v in enumerate(jaxpr.invars[:told_apart])}
-    found: dict[object, Group] = {}
     for node in nodes:
-        own = 0
         steps = 0 if node.equation.primitive.name in _VIEWS else -1
         for atom in node.variables:
-            own |= depends.get(atom, 0)
+            node.depends |= depends.get(atom, 0)
             if atom in maker:
                 above = depth.get(maker[atom], -1)
                 steps = -1 if above < 0 or steps < 0 else max(steps, above + 1)
         if steps >= 0:
             depth[node] = steps
         node.order = (0, steps) if steps >= 0 else (1, -level[node])
-        depends.update(dict.fromkeys(node.equation.outvars, own))
-        key = signatures.of_copies(node)
-        if key is not None:
-            found.setdefault((node.order, own, key), Group()).nodes.append(node)
-    groups = [group for group in found.values() if len(group.nodes) >= FEWEST]
-    for group in groups:
-        if group.nodes[0].equation.primitive.name == "slice":  # rows of an array, in its order
-            group.nodes.sort(key=lambda node: node.equation.params["start_indices"])
-        elif all(len(n.variables) == 1 and n.variables[0] in maker for n in group.nodes):
-            read = {node: maker[node.variables[0]] for node in group.nodes}
-            group.nodes.sort(key=lambda node: read[node].place)
-        for place, node in enumerate(group.nodes):
-            node.group, node.place = group, place
+        depends.update(dict.fromkeys(node.equation.outvars, node.depends))
     nodes.sort(key=lambda node: (node.order, node.number))
+    groups: list[Group] = []
+    for _, abreast in itertools.groupby(nodes, key=lambda node: node.order):
+        found: dict[object, list[Node]] = {}
+        for node in abreast:
+            key = signatures.of_copies(node)
+            if key is not None:
+                sources = tuple(_source(atom, maker) for atom in node.reads)
+                found.setdefault((node.depends, key, sources), []).append(node)
+        groups += [_group(own, maker) for own in found.values() if len(own) >= FEWEST]
     return Copies(nodes, groups, outputs)
+
+
+def _source(atom: Any, maker: Mapping[Any, Node]) -> object:
+    """Where an operand comes from: copies read what copies have made, or what stands alone."""
+    if isinstance(atom, Literal):
+        return "number"
+    node = maker.get(atom)
+    if node is None or node.group is None:
+        return "one"
+    return node.group, node.equation.outvars.index(atom)
+
+
+def _group(nodes: list[Node], maker: Mapping[Any, Node]) -> Group:
+    """Copies as a group: in the order of the rows of an array where they read these."""
+    if nodes[0].equation.primitive.name == "slice":
+        nodes = sorted(nodes, key=lambda node: node.equation.params["start_indices"])
+    elif all(len(n.variables) == 1 and n.variables[0] in maker for n in nodes):
+        nodes = sorted(nodes, key=lambda node: maker[node.variables[0]].place)
+    group = Group(nodes)
+    for place, node in enumerate(nodes):
+        node.group, node.place = group, place
+    return group
 
 
 def _nodes(jaxpr: Jaxpr, signatures: _Signatures) -> tuple[list[Node], list[Any]]:
@@ -187,10 +206,15 @@ class _Signatures:
         equation = node.equation
         outputs = [v.aval for v in equation.outvars]
         given = [atom.aval for atom in node.reads]
-        if node.summed or node.joins or equation.effects or not all(map(is_plain, (*outputs, *given))):
+        if (
+            node.summed
+            or node.joins
+            or equation.effects
+            or not all(map(is_plain, (*outputs, *given)))
+        ):
             return None
         if equation.primitive.name == "slice":
-            if equation.params["strides"] is not None:
+            if set(equation.params["strides"] or (1,)) != {1}:
                 return None
             return "slice", node.reads[0], outputs[0].shape
         shapes = tuple((aval.shape, aval.dtype, aval.weak_type) for aval in given)

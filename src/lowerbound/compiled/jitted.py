@@ -102,9 +102,10 @@ def _part(
 
     own = [leaves[n] for n in given]
     whole, shapes = jax.make_jaxpr(call, return_shape=True)(*own)
-    closed = apart(abreast(whole))
-    if closed is not whole:
+    own_arrays = apart(whole)
+    if own_arrays is not whole:
         inner.clear_cache()
+    closed = abreast(own_arrays)
     if rewriting is not None and rewriting.touches(closed.jaxpr):
         found = rewriting.run(closed.jaxpr, closed.consts, own)
     elif closed is not whole:

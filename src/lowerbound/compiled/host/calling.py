@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.host.running import Hosted, hosted
 from lowerbound.compiled.jitted import Jitted, quickly
 from lowerbound.compiled.tracing import traced
@@ -34,7 +35,7 @@ class Light:
         kind = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if kind not in self._known:
             closed, shapes = traced(self._function, return_shape=True)(*args)
-            self._known[kind] = light(closed), jax.tree.structure(shapes)
+            self._known[kind] = light(abreast(closed)), jax.tree.structure(shapes)
         run, outputs = self._known[kind]
         if run is not None:
             return jax.tree.unflatten(outputs, run(*leaves))
