@@ -51,7 +51,7 @@ def abreast(closed: ClosedJaxpr, told_apart: int = 0) -> ClosedJaxpr:
         for v in closed.jaxpr.invars
     ]
     wide = any(v.aval.dtype.itemsize == 8 for v in (*closed.jaxpr.invars, *closed.jaxpr.outvars))
-    with jax.enable_x64(wide or bool(jax.config.jax_enable_x64)):
+    with jax.enable_x64(wide or jnp.zeros(()).dtype.itemsize == 8):
         found = jax.make_jaxpr(lambda *args: _Run(closed, plan, args).outputs())(*shapes)
     if list(map(_kind, found.out_avals)) != list(map(_kind, closed.out_avals)):
         return closed  # loops want of their steps exactly what they got
@@ -72,8 +72,8 @@ def _within(closed: ClosedJaxpr) -> ClosedJaxpr:
                 _KNOWN[value] = None if found is value else found
             return _KNOWN[value] or value
         if isinstance(value, tuple) and any(isinstance(one, ClosedJaxpr) for one in value):
-            found = tuple(map(changed, value))
-            return value if all(map(operator.is_, found, value)) else found
+            every = tuple(map(changed, value))
+            return value if all(map(operator.is_, every, value)) else every
         return value
 
     equations = list(closed.jaxpr.eqns)

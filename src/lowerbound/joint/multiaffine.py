@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import equations, jit
+from lowerbound.compiled import traced as trace
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry, Layout
 from lowerbound.joint.blocks.coupling import restriction, separate
@@ -69,6 +70,7 @@ class Joint:
     structure: Structure
     compress: Callable[[Mapping[str, Any]], tuple[jax.Array, ...]]
     slots: int  # how many arrays `compress` returns
+    operations: int = 0  # of `compress`, which whatever uses it compiles
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -117,8 +119,9 @@ def multi_affine(
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
     compress = jit(contract)
-    slots = len(jax.eval_shape(compress, shapes))
-    return Joint(model, traced, found["structure"], compress, slots)
+    closed = trace(compress)(shapes)
+    operations = equations(closed.jaxpr)
+    return Joint(model, traced, found["structure"], compress, len(closed.out_avals), operations)
 
 
 def origin_name(site: str) -> str:

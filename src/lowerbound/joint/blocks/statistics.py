@@ -126,7 +126,7 @@ def _family(
 
 
 def _uses(entries: Sequence[Entry], names: Iterable[str]) -> dict[str, Uses]:
-    found: dict[str, Uses] = {name: [] for name in names}
+    found: dict[str, list[tuple[Entry, list[Factor[Atom]]]]] = {name: [] for name in names}
     for entry in entries:
         own: dict[str, list[Factor[Atom]]] = {}
         for factor in entry.term.latents:
@@ -134,7 +134,7 @@ def _uses(entries: Sequence[Entry], names: Iterable[str]) -> dict[str, Uses]:
         for name, factors in own.items():
             if name in found:
                 found[name].append((entry, factors))
-    return found
+    return dict(found)
 
 
 def _check_degree(uses: Uses, name: str) -> list[Misfit]:
