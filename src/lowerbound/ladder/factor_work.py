@@ -89,16 +89,15 @@ def grid(counted: Counted, method: Given) -> Work:
     # The more scalars, the coarser their grid: that of three is compared with the posterior.
     judged = COMPARED * (len(sites) >= COARSE)
     if len(sites) == len(counted.model.latent):
-        compiled = 280 + WRITTEN * counted.operations + judged
-        return Work(compiled, nodes * (3 * counted.numbers + NODE))
+        written = 280.0 + WRITTEN * counted.operations + judged
+        return Work(written, nodes * (3 * counted.numbers + NODE))
     joint = derived(problem_given(counted.problem, sites))
     structure = joint.structure
     curved = any(summand.curved for summand in structure.summands)
     steps = CURVED_SWEEPS if curved else 1
     compiled = 400.0 + 15 * len(structure.summands) + 650 * curved + counted.derived + judged
-    compiled += CONTRACTED * joint.operations + CHAIN * sum(
-        block.family.along for block in structure.blocks
-    )
+    compiled += CHAIN * sum(block.family.along for block in structure.blocks)
+    compiled += CONTRACTED * joint.operations
     each = NODE + QUADRATURE * counted.rows * curved
     flops = nodes * steps * LAPACK * float(size) ** 3
     kept = 8.0 * 3 * nodes * float(size) ** 2
