@@ -83,7 +83,7 @@ def _climbed(counted: Counted, method: UnconstrainedMethod, size: int) -> Work:
     """A Gaussian of so many numbers, over fixed draws."""
     if isinstance(method, Laplace):
         return _gradients(counted, _started(method, size), size)
-    few, most = few_points(counted, method, size), _most_points(counted, method, size)
+    few, most = few_points(counted, method, size), most_points(counted, method, size)
     barely = _gradients(counted, VERDICT * most, size)
     looked = counted.continuous if barely.numbers >= WORTH_A_LOOK else None
     if looked is not None and exchangeable(looked.model):
@@ -104,7 +104,7 @@ def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> floa
     return _started(method, size) + staged + TRIED * sizes[0] * bool(tried) + MEASURE
 
 
-def _most_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
+def most_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
     """The points of one whose starts disagree and which creeps: most of what its limits allow."""
     first, second, *_ = [*draw_sizes(method, size), 0]
     starts = 2 * (method.starts * 2 * size * START_LIMIT + MOST_PLACES * RACE * first)
