@@ -1,11 +1,14 @@
 """What work is counted for a method: operations, numbers and products, before any is done."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpy.testing import assert_allclose
 from numpyro.distributions.transforms import OrderedTransform
 
 import lowerbound as lb
@@ -13,7 +16,7 @@ from lowerbound.cost import Work, products_computed
 from lowerbound.ladder.costs import work_of
 from lowerbound.ladder.counted import DIFFERENTIATED, DRAWN, JUDGED, MORE, UNHURRIED, Counted
 from lowerbound.ladder.exchangeable import exchangeable
-from lowerbound.ladder.gaussian_work import IN_ANY_CASE, few_points
+from lowerbound.ladder.gaussian_work import IN_ANY_CASE, few_points, most_points
 from lowerbound.methods.gaussian.target import Target, counts_of
 from lowerbound.methods.rewriting.augmenting import augmented_problem
 from lowerbound.methods.rewriting.summed_out import summed_problem
@@ -239,17 +242,31 @@ def test_components_can_be_exchanged_where_nothing_tells_them_apart(model, args,
 def test_components_that_can_be_exchanged_cost_what_the_limits_of_an_ascent_allow():
     x = np.tile(SERIES, 20)
     with jax.enable_x64(True):
-        same, apart = (work_of(Problem(m, (x, x)), lb.Gaussian()) for m in (hidden, labelled))
-    assert same.numbers > 5 * apart.numbers
+        problems = [Problem(m, (x, x)) for m in (hidden, labelled)]
+        same, apart = (work_of(problem, lb.Gaussian()) for problem in problems)
+        counts = [Counted(problem) for problem in problems]
+        few, most = (
+            [points(one, lb.Gaussian(), one.density.size) for one in counts]
+            for points in (few_points, most_points)
+        )
+    # Steps are work in proportion to the points; what can be exchanged takes the most of these,
+    # and what cannot lies as far from the most as from the least, in powers.
+    sizes = [one.density.size for one in counts]
+    each = [work.flops / size**2 for work, size in zip((same, apart), sizes, strict=True)]
+    assert_allclose(each[0] / each[1], most[0] / math.sqrt(few[1] * most[1]), rtol=1e-9)
+    assert most[0] > 5 * few[0]
+    assert same.numbers > apart.numbers
 
 
 def test_coordinates_that_are_tried_cost_steps():
     with jax.enable_x64(True):
         problem = Problem(schools, (SIGMA, EFFECTS))
-        some, none = (
-            work_of(problem, lb.Gaussian(noncentred=sites)) for sites in ("auto", ("theta",))
-        )
-    assert some.flops > 1.2 * none.flops  # in proportion to the points
+        methods = [lb.Gaussian(noncentred=sites) for sites in ("auto", ("theta",))]
+        some, none = (work_of(problem, method) for method in methods)
+        counted = Counted(problem)
+        few, fewer = (few_points(counted, method, counted.density.size) for method in methods)
+    assert few > 1.2 * fewer
+    assert some.flops > none.flops  # in proportion to the points
 
 
 def test_the_points_of_an_ascent_are_those_foretold_within_a_factor_of_three(monkeypatch):

@@ -11,9 +11,10 @@ import numpyro
 from numpyro import handlers
 
 from lowerbound.compiled import quickly
-from lowerbound.joint.derive import derive, trace_program
+from lowerbound.joint.derive import derive
 from lowerbound.joint.points import random_point
 from lowerbound.joint.terms.value import Poison
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.model import trace_model
 from tests.joint.evaluate import evaluate_value, map_arrays
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from lowerbound.compiled.rewriting import inner
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from tests.laws.derived import derive
 from tests.models.case import Case
 from tests.models.zoo import CASES, REPRESENTATIVES

@@ -6,9 +6,8 @@ is <its gradient, the new mean>, so that no term is ever evaluated again for the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -17,7 +16,8 @@ import numpy as np
 from jax import Array
 
 from lowerbound.ascent.rule import step_towards
-from lowerbound.family.exponential import ExponentialFamily, Mean, Natural
+from lowerbound.ascent.turns import turns
+from lowerbound.family.exponential import Mean, Natural
 from lowerbound.family.factors.free import Free
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, Summand, energies_and_gradient, energy, gradient
@@ -247,24 +247,20 @@ class Sweep:
         summands: Sequence[Summand],
         step: float | Array,
     ) -> State:
-        """Update the elements of a block one after the other: they meet in one term."""
+        """Update the elements of a block in turns: those of one turn do not meet."""
         family = self.family.families[number]
-        single = replace(family, batch_shape=())
-        count = math.prod(family.batch_shape)
+        turn = turns(summands, number, family.batch_shape)
+        order = jnp.asarray(turn.reshape(family.batch_shape))
 
-        def body(element: Array, state: State) -> State:
+        def body(now: Array, state: State) -> State:
             target = gradient(summands, arrays, state.means, number)
-            chosen = element_of(target, family, element)
-            before = element_of(state.naturals[number], family, element)
-            natural = step_towards(before, chosen, step)
-            mean = single.mean(natural)
-            return state.replaced(
-                number,
-                with_element(state.naturals[number], natural, family, element),
-                with_element(state.means[number], mean, family, element),
-            )
+            before = state.naturals[number]
+            natural = step_towards(before, target, step)
+            new = chosen(order == now, natural, before)
+            mean = chosen(order == now, family.mean(new), state.means[number])
+            return state.replaced(number, new, mean)
 
-        updated: State = jax.lax.fori_loop(0, count, body, state)
+        updated: State = jax.lax.fori_loop(0, int(turn.max(initial=-1)) + 1, body, state)
         return updated
 
 
@@ -273,18 +269,10 @@ def inner(natural: Natural, mean: Mean) -> Array:
     return sum((jnp.sum(natural[k] * mean[k], dtype=float) for k in natural), jnp.zeros(()))
 
 
-def element_of(arrays: Natural, family: ExponentialFamily, element: Array) -> Natural:
-    """The parameters of one of a batch of factors."""
-    rank = len(family.batch_shape)
-    return {k: a.reshape((-1, *a.shape[rank:]))[element] for k, a in arrays.items()}
+def chosen(own: Array, new: Natural, old: Natural) -> Natural:
+    """The parameters of a batch of factors, new for some of them."""
 
+    def where(a: Array, b: Array) -> Array:
+        return jnp.where(own.reshape((*own.shape, *(1,) * (a.ndim - own.ndim))), a, b)
 
-def with_element(
-    arrays: Natural, new: Natural, family: ExponentialFamily, element: Array
-) -> Natural:
-    """The parameters of a batch of factors with those of one replaced."""
-    rank = len(family.batch_shape)
-    return {
-        k: a.reshape((-1, *a.shape[rank:])).at[element].set(new[k]).reshape(a.shape)
-        for k, a in arrays.items()
-    }
+    return {name: where(new[name], old[name]) for name in old}

@@ -16,7 +16,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.family.exponential import Natural
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import energy, inputs_of, multi_affine
-from lowerbound.joint.derive import split_inputs, trace_program
+from lowerbound.joint.traced_program import split_inputs, trace_program
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 

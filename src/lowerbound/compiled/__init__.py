@@ -5,6 +5,7 @@ compiled, without a linear-algebra call that waits for threads which wait for it
 Every `jit` of the library is made here; a test walks the source for others.
 """
 
+from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.hoisting import in_two
 from lowerbound.compiled.jitted import Jitted, jit, quickly
 from lowerbound.compiled.kept import Kept
@@ -22,6 +23,7 @@ __all__ = [
     "Jitted",
     "jit",
     "quickly",
+    "abreast",
     "quick_options",
     "equations",
     "in_two",

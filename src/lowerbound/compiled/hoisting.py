@@ -11,7 +11,8 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
-from lowerbound.compiled.rewriting import Values, bind
+from lowerbound.compiled.interpreting import bind
+from lowerbound.compiled.rewriting import Values
 from lowerbound.compiled.tracing import traced
 
 

@@ -45,3 +45,11 @@ def interpreted(
 def itself(value: V) -> V:
     """The value: what a literal is where programs are evaluated as they are."""
     return value
+
+
+def bind(primitive: Any, inputs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """The outputs of an operation."""
+    bound = primitive.get_bind_params(params)
+    functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
+    found = primitive.bind(*functions, *inputs, **parameters)
+    return list(found) if primitive.multiple_results else [found]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.options import quick_options
 from lowerbound.compiled.rewriting import Rewriting
 from lowerbound.compiled.tracing import apart
@@ -19,7 +20,7 @@ _STATIC: Final = ("static_argnums", "static_argnames")
 
 
 class Jitted:
-    """A function that is traced once a shape, made safe (`unsplit`), and compiled.
+    """A function, traced once a shape, made short (`abreast`) and safe (`unsplit`), compiled.
 
     It stands for `jax.jit(function, **options)`. Called while another function is traced, it is a
     part of that one, which is made safe as a whole: rewritten are programs that nothing will map or
@@ -101,9 +102,10 @@ def _part(
 
     own = [leaves[n] for n in given]
     whole, shapes = jax.make_jaxpr(call, return_shape=True)(*own)
-    closed = apart(whole)
-    if closed is not whole:
+    own_arrays = apart(whole)
+    if own_arrays is not whole:
         inner.clear_cache()
+    closed = abreast(own_arrays)
     if rewriting is not None and rewriting.touches(closed.jaxpr):
         found = rewriting.run(closed.jaxpr, closed.consts, own)
     elif closed is not whole:

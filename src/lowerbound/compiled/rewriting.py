@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from lowerbound.compiled.interpreting import interpreted, itself
+from lowerbound.compiled.interpreting import bind, interpreted, itself
 from lowerbound.compiled.tracing import traced
 
 Values = list[Any]
@@ -117,11 +117,3 @@ def inlined(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> Values:
         return inlined(called.jaxpr, called.consts, inputs)
 
     return interpreted(jaxpr, consts, args, outputs, itself)
-
-
-def bind(primitive: Any, inputs: Sequence[Any], params: dict[str, Any]) -> Values:
-    """The outputs of an operation."""
-    bound = primitive.get_bind_params(params)
-    functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
-    found = primitive.bind(*functions, *inputs, **parameters)
-    return list(found) if primitive.multiple_results else [found]

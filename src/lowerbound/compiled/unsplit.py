@@ -26,7 +26,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lowerbound.compiled.rewriting import Rewriting, Values, bind
+from lowerbound.compiled.interpreting import bind
+from lowerbound.compiled.rewriting import Rewriting, Values
 
 # `kMinWorkPerTask` in jaxlib/cpu/lapack_kernels.cc, the same in every release that divides batches.
 SPLIT_FROM: Final = 200_000

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled import traced
-from lowerbound.compiled.interpreting import interpreted, itself
-from lowerbound.compiled.rewriting import bind, inner
+from lowerbound.compiled.interpreting import bind, interpreted, itself
+from lowerbound.compiled.rewriting import inner
 from lowerbound.model.dependence import scan_sizes
 
 MOST_STEPS = 5000  # of all runs of a loop that ends by a condition

@@ -27,8 +27,9 @@ from lowerbound.cost import check_fits, run_bytes
 from lowerbound.errors import NotConjugateError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
-from lowerbound.joint.derive import Program, trace_program, vocabulary
+from lowerbound.joint.derive import vocabulary
 from lowerbound.joint.multiaffine import origin_name, row_count
+from lowerbound.joint.traced_program import Program, trace_program
 from lowerbound.model import Model, trace_model
 
 Arrays = tuple[jax.Array, ...]

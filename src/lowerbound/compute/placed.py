@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 from lowerbound.compiled import interruptibly, jit, settled
 from lowerbound.compute.devices import Placement
 from lowerbound.compute.engine import Engine
-from lowerbound.joint.derive import abstract
+from lowerbound.joint.traced_program import abstract
 
 
 def compiled(

@@ -22,7 +22,7 @@ from lowerbound.compute.devices import Placement, whole
 from lowerbound.errors import DevicesError, NotSpreadError
 from lowerbound.errors.wording import quoted
 from lowerbound.joint import Joint
-from lowerbound.joint.derive import abstract
+from lowerbound.joint.traced_program import abstract
 from lowerbound.model import Model
 
 

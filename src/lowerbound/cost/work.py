@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lowerbound.cost.estimate import Cost
 from lowerbound.cost.speed import machine
 
-COMPILER = 60_000  # bytes that XLA keeps for an operation that it has compiled
+COMPILER = 85_000  # bytes that XLA keeps for an operation that it has compiled
 
 
 @dataclass(frozen=True)

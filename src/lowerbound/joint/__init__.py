@@ -7,7 +7,6 @@ one block's mean parameters is that block's optimal natural parameter (eq:optima
 
 from lowerbound.joint.blocks.block import Block
 from lowerbound.joint.certificate import certificate
-from lowerbound.joint.derive import inputs_of
 from lowerbound.joint.energy.summands import (
     Statistics,
     Summand,
@@ -16,6 +15,7 @@ from lowerbound.joint.energy.summands import (
     gradient,
 )
 from lowerbound.joint.multiaffine import Joint, multi_affine
+from lowerbound.joint.traced_program import inputs_of
 
 __all__ = [
     "Block",

@@ -18,13 +18,13 @@ import numpy as np
 from lowerbound.compiled import quickly
 from lowerbound.compiled.host import OnHost, lightly, on_host
 from lowerbound.errors import CertificateError, UncertifiedError
-from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
 from lowerbound.joint.multiaffine import Joint, origin_name
 from lowerbound.joint.points import MOVED, random_point, restricted
 from lowerbound.joint.templates.table import TEMPLATES
 from lowerbound.joint.terms.domain import DISCRETE, OTHER, REAL
 from lowerbound.joint.terms.impossible import IMPOSSIBLE, is_impossible
+from lowerbound.joint.traced_program import split_inputs
 
 RELATIVE_TOLERANCE = 1e-9
 # NumPyro clips probabilities away from 0, which raises its density where a predictor is far out:

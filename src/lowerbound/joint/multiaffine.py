@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.compiled import jit
+from lowerbound.compiled import equations, jit
+from lowerbound.compiled import traced as trace
 from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import Residual
 from lowerbound.joint.blocks.block import Block, Entry, Layout
@@ -18,23 +19,15 @@ from lowerbound.joint.blocks.coupling import restriction, separate
 from lowerbound.joint.blocks.kind import Misfit, Restriction, expected_family
 from lowerbound.joint.blocks.neighbours import tightened
 from lowerbound.joint.blocks.statistics import find_blocks
-from lowerbound.joint.derive import (
-    Derivation,
-    Program,
-    abstract,
-    derive,
-    inputs_of,
-    trace_program,
-)
+from lowerbound.joint.derive import Derivation, derive
 from lowerbound.joint.energy.integrals import build
 from lowerbound.joint.energy.summands import Store, Summand, UnreadableError, compile_terms
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.normal import fuse, projections_of, without_projections
 from lowerbound.joint.terms.value import Operand, Poison, Value, full, sites_of
+from lowerbound.joint.traced_program import FEW, Program, abstract, inputs_of, trace_program
 from lowerbound.model import Model
-
-FEW = 20  # observed sites of one row each, whose terms are kept apart
 
 
 @dataclass(frozen=True)
@@ -78,6 +71,7 @@ class Joint:
     structure: Structure
     compress: Callable[[Mapping[str, Any]], tuple[jax.Array, ...]]
     slots: int  # how many arrays `compress` returns
+    operations: int = 0  # of `compress`, which whatever uses it compiles
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -126,8 +120,9 @@ def multi_affine(
     for site, shape in (origins or {}).items():
         shapes[origin_name(site)] = abstract(shape, np.dtype(float))
     compress = lightly(jit(contract), FITS)
-    slots = len(jax.eval_shape(compress, shapes))
-    return Joint(model, traced, found["structure"], compress, slots)
+    closed = trace(compress)(shapes)
+    operations = equations(closed.jaxpr)
+    return Joint(model, traced, found["structure"], compress, len(closed.out_avals), operations)
 
 
 def origin_name(site: str) -> str:

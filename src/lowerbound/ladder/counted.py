@@ -13,7 +13,7 @@ from lowerbound.compiled import equations
 from lowerbound.compute.computing import current
 from lowerbound.cost import Work, limits, numbers_computed
 from lowerbound.errors import UnsupportedModelError
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.methods.gaussian.target import Counts, counts_of
 from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
@@ -27,6 +27,9 @@ DRAWN, MORE = (64, 512), (2, 3584)  # these draws; times as many more points, an
 UNHURRIED = 2.5  # numbers for one of log p, in a program that is compiled for few points
 SUMMED_OUT, SUMMED = 250, 4  # operations by which discrete sites are summed out; numbers for one
 DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
+# Operations for a site of a loop in Python, beside those of its copies: of an observed one, of a
+# latent one, from so many on.
+READ, PLACED, FEW = 6, 100, 20
 HELD: Final = 0.4  # numbers of a point that are alive, for each that is computed
 
 
@@ -50,7 +53,9 @@ class Counted:
     @property
     def derived(self) -> float:
         """Operations for those that are read, matched and certified one by one."""
-        return DERIVED * max(self.operations - SHORT, 0)
+        many = READ * max(len(self.model.observed) - FEW, 0)
+        many += PLACED * max(len(self.model.latent) - FEW, 0)
+        return DERIVED * max(self.operations - SHORT, 0) + many
 
     @cached_property
     def continuous(self) -> Problem | None:

@@ -26,6 +26,11 @@ SWEEPS, CURVED_SWEEPS, EXACT_SWEEPS = 60, 10, 2
 QUADRATURE = 160  # numbers for a row of data: 32 nodes, and five steps at each
 LINE = 3000  # numbers of a quadrature on the line: panels, and rounds that place them
 KINDS = 4  # sweeps that starts of several kinds take as long to compile as
+CHAIN = 2500  # operations of the sums along a path, forwards and backwards, and their gradients
+SUMMED_PATH = 6000  # of a verdict that sums paths out of a program: it runs in windows of states
+WRITTEN = 4  # times that a log density is written into what a grid compiles
+CONTRACTED = 2  # times that what the data are contracted by is
+COARSE, COMPARED = 3, 700  # scalars of a grid that is compared with the posterior; operations
 SAMPLED = 450  # operations of draws of factors that are not Gaussian, by rejection
 SWEPT = 6  # numbers of a sweep for each of the program
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
@@ -58,7 +63,8 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
     free = [block for block in structure.blocks if block.family.free_form]
     # Starts of several kinds are a program of several times the updates of a sweep.
     compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + counted.derived
-    compiled = 220 + compiled * (KINDS if starts > 1 else 1)
+    chains = CHAIN * sum(block.family.along for block in structure.blocks)
+    compiled = 220 + (compiled + chains) * (KINDS if starts > 1 else 1)
     sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
     each = SWEPT * (counted.numbers + counted.data) * counted.states + NODE
     each += QUADRATURE * counted.rows * curved
@@ -70,7 +76,8 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
     work = Work(compiled, starts * sweeps * each, starts * sweeps * factors, 24.0 * starts * alive)
     if curved:
         return counted.judged(work)
-    return work if alone else counted.judged(replace(work, operations=compiled + SAMPLED))
+    drawn = SAMPLED + SUMMED_PATH * bool(chains)
+    return work if alone else counted.judged(replace(work, operations=compiled + drawn))
 
 
 def grid(counted: Counted, method: Given) -> Work:
@@ -79,12 +86,18 @@ def grid(counted: Counted, method: Given) -> Work:
     if isinstance(method.method, Gaussian):
         return on_grid(counted, method.method, sites)
     nodes, size = NODES[len(sites)], counted.size - len(sites)
+    # The more scalars, the coarser their grid: that of three is compared with the posterior.
+    judged = COMPARED * (len(sites) >= COARSE)
     if len(sites) == len(counted.model.latent):
-        return Work(280 + counted.operations, nodes * (3 * counted.numbers + NODE))
-    structure = derived(problem_given(counted.problem, sites)).structure
+        written = 280.0 + WRITTEN * counted.operations + judged
+        return Work(written, nodes * (3 * counted.numbers + NODE))
+    joint = derived(problem_given(counted.problem, sites))
+    structure = joint.structure
     curved = any(summand.curved for summand in structure.summands)
     steps = CURVED_SWEEPS if curved else 1
-    compiled = 400 + 15 * len(structure.summands) + 650 * curved + counted.derived
+    compiled = 400.0 + 15 * len(structure.summands) + 650 * curved + counted.derived + judged
+    compiled += CHAIN * sum(block.family.along for block in structure.blocks)
+    compiled += CONTRACTED * joint.operations
     each = NODE + QUADRATURE * counted.rows * curved
     flops = nodes * steps * LAPACK * float(size) ** 3
     kept = 8.0 * 3 * nodes * float(size) ** 2

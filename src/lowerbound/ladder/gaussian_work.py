@@ -43,6 +43,7 @@ IN_ANY_CASE = 5e7  # numbers that an ascent takes beside its gradients
 PRODUCT = 0.2  # numbers that a product within linear algebra counts for
 GRID_STEPS = 4  # of a Gaussian at a node, from the solution of another
 ROUNDS = 500  # sweeps between the steps of a Gaussian of other sites
+VERDICT = 1.2  # all points for those of the fit: the rest say how near it is
 WORTH_A_LOOK = 3e9  # numbers of all iterations; with less, an estimate is right to a factor anyway
 NOISY = 40_000  # gradients of noisy steps: forty windows, and those that find the rate
 # Newton's steps for many numbers, their points, and those with second derivatives: cheap, and dear.
@@ -82,10 +83,13 @@ def _climbed(counted: Counted, method: UnconstrainedMethod, size: int) -> Work:
     """A Gaussian of so many numbers, over fixed draws."""
     if isinstance(method, Laplace):
         return _gradients(counted, _started(method, size), size)
-    easily = _gradients(counted, few_points(counted, method, size), size)
-    barely = _gradients(counted, _most_points(counted, method, size), size)
+    few, most = few_points(counted, method, size), most_points(counted, method, size)
+    barely = _gradients(counted, VERDICT * most, size)
     looked = counted.continuous if barely.numbers >= WORTH_A_LOOK else None
-    return barely if looked is not None and exchangeable(looked.model) else easily
+    if looked is not None and exchangeable(looked.model):
+        return barely
+    # How curved log p is, nobody knows beforehand: as far from the one as from the other.
+    return _gradients(counted, VERDICT * min(math.sqrt(few * most), most), size)
 
 
 def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
@@ -100,7 +104,7 @@ def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> floa
     return _started(method, size) + staged + TRIED * sizes[0] * bool(tried) + MEASURE
 
 
-def _most_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
+def most_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:
     """The points of one whose starts disagree and which creeps: most of what its limits allow."""
     first, second, *_ = [*draw_sizes(method, size), 0]
     starts = 2 * (method.starts * 2 * size * START_LIMIT + MOST_PLACES * RACE * first)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -80,12 +81,16 @@ class Coordinates:
 
     def part(self, site: str) -> slice:
         """The entries of u that belong to a site."""
+        return self._parts[site]
+
+    @cached_property
+    def _parts(self) -> dict[str, slice]:
+        found: dict[str, slice] = {}
         start = 0
         for name, shape in self.shapes.items():
-            if name == site:
-                return slice(start, start + math.prod(shape))
-            start += math.prod(shape)
-        raise KeyError(site)
+            found[name] = slice(start, start + math.prod(shape))
+            start = found[name].stop
+        return found
 
     def owner(self, entry: int) -> str:
         """The name of one entry of u: its site, with the index where it has several entries."""

@@ -23,7 +23,7 @@ from lowerbound.errors import (
     UnableError,
     UnkeptError,
 )
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.model import Model
 from lowerbound.model.inputs.arguments import named_leaves
 from lowerbound.model.inputs.leaves import (

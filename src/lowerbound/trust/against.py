@@ -7,6 +7,7 @@ of q is the marginal of the sites that a user reads. Both densities are of one r
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +17,9 @@ import jax
 import numpy as np
 from numpyro.distributions import constraints
 
-from lowerbound.compiled import Kept
+from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
-from lowerbound.cost import mapped
+from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
 from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
@@ -26,18 +27,20 @@ from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, marginal_without
 from lowerbound.joint import inputs_of
-from lowerbound.joint.derive import trace_program
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
+from lowerbound.rewrite.summing.summation import Summation
 
 TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
 SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
+FEW_SUMS = 16  # over discrete sites, without which nothing is known
 MOST_KEPT = 100_000  # numbers of data of a program whose log p is kept for another fit
 _targets: Kept[Target] = Kept(8)
 
@@ -234,10 +237,11 @@ class Against:
         return u, volume
 
 
-def against(fit: Fit, model: Model | None = None) -> Against:
+def against(fit: Fit, model: Model | None = None, seconds: float = math.inf) -> Against:
     """The density a fit is judged against. Raises UnjudgedError where there is none.
 
     `model` is the program of the fit as it was traced, where that is at hand and not augmented.
+    Neither is there one where to sum out discrete sites at a few draws takes more than `seconds`.
     """
     if not fit.has_data:
         raise UnjudgedError("the file of the fit holds no data; pass them to lb.load")
@@ -251,9 +255,19 @@ def against(fit: Fit, model: Model | None = None) -> Against:
         extra = [name for name in fit.sites if name not in model.latent]
         family, parameters = marginal_of(fit, [*discrete, *extra])
         key = _key(fit, model, family)
-        made = partial(_target, fit, model, family, discrete)
+        made = partial(_target, fit, model, family, discrete, seconds)
         target = made() if key is None else _targets.of(key, made)
         return Against(target.afresh(), family, parameters)
+
+
+def _check_sum(summation: Summation, seconds: float) -> None:
+    """Raise UnjudgedError where a few sums over discrete sites take longer than that."""
+    model, names = summation.model, summation.names
+    theta = {n: np.zeros(site.shape) for n, site in model.latent.items() if n not in names}
+    closed = traced(summation.log_weights)(theta, model.arguments.data)
+    one = numbers_computed(closed.jaxpr) * machine().number
+    if FEW_SUMS * one > seconds:
+        raise UnjudgedError(f"to sum out {', '.join(names)} takes about {one:.2g} s for one draw")
 
 
 def _key(fit: Fit, model: Model, family: Variational) -> str | None:
@@ -284,7 +298,9 @@ def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Paramete
     return found
 
 
-def _target(fit: Fit, model: Model, family: Variational, discrete: Collection[str]) -> Target:
+def _target(
+    fit: Fit, model: Model, family: Variational, discrete: Collection[str], seconds: float
+) -> Target:
     """Log p of continuous sites, in the coordinates of q where q is a Gaussian."""
     if discrete:
         known = fit.q.family
@@ -293,6 +309,7 @@ def _target(fit: Fit, model: Model, family: Variational, discrete: Collection[st
             raise UnjudgedError(
                 "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
             )
+        _check_sum(summation, seconds)
         model = trace_model(summation.function, *summation.call)
     if not isinstance(family, UnconstrainedGaussian):
         return target_for(model)

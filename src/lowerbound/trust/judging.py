@@ -112,10 +112,11 @@ def compared(
 def _measured(fit: Fit, took: float, model: Model | None, rows: Rows | None) -> Verdict | None:
     """What draws of q say within the time; None where there is not enough of it."""
     seconds = _granted(took)
-    judge = against(fit, model) if fit.whole else against_rows(fit, rows, seconds)
+    most = min(max(took, 1.0), MOST)
+    judge = against(fit, model, most) if fit.whole else against_rows(fit, rows, seconds)
     drawn = fit.answer.drawn
     if drawn is None:
-        if _expected(judge) > min(max(took, 1.0), MOST):
+        if _expected(judge) > most:
             return None
         count = min(DRAWS, MOST_NUMBERS // max(judge.coordinates.size, 1))
         if count < FEWEST:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
+from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.host.running import Hosted, hosted
 from lowerbound.compiled.jitted import Jitted, quickly
 from lowerbound.compiled.tracing import traced
@@ -94,7 +95,7 @@ def on_host(function: Callable[..., Any], runs: float, *args: Any) -> OnHost | C
     that was traced.
     """
     closed, shapes = traced(function, return_shape=True)(*args)
-    run = light(closed, runs)
+    run = light(abreast(closed), runs)
     if run is not None:
         return OnHost(run, shapes)
     structure, program = jax.tree.structure(shapes), jaxpr_as_fun(closed)

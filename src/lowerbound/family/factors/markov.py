@@ -56,6 +56,7 @@ class MarkovChain(ExponentialFamily):
     atoms: ClassVar = {"indicator": "indicator"}
     alone: ClassVar[bool] = False
     enumerable: ClassVar[bool] = True
+    along: ClassVar[bool] = True
     counts_absent: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("indicator", "pair")
     extra_names: ClassVar[tuple[str, ...]] = ("absent",)

@@ -47,53 +47,81 @@ def gaussian_groups(
 
     A `partition` decides instead, whatever it costs; sites `apart` never join the others.
     """
+    own = _entries_of(entries, names)
     if partition is not None:
         asked = [[n for n in group if n in names] for group in partition]
         named = {n for group in asked for n in group}
         groups = [group for group in asked if group] + [[n] for n in names if n not in named]
-        return [_required(entries, latents, group) for group in groups]
+        return [_required(own, latents, group) for group in groups]
     current = {name: [name] for name in names}
-    for first, second in _meetings(entries, names):
+    place = {name: number for number, name in enumerate(names)}
+    for first, second in _meetings(entries, place):
         one, two = current[first], current[second]
         if one is two or (first in apart) != (second in apart):
             continue
-        union = [name for name in names if name in one or name in two]
-        if _grouped(entries, latents, union) is not None:
+        union = sorted((*one, *two), key=place.__getitem__)
+        # Each is one quadratic form: what is new are the terms of both.
+        smaller = min(one, two, key=len)
+        if quadratic_pairs(_touching(own, smaller), union) is None:
+            continue
+        if _grouped(own, latents, union) is not None:
             for name in union:
                 current[name] = union
     distinct = {id(group): group for group in current.values()}
-    return [_required(entries, latents, group) for group in distinct.values()]
+    return [_required(own, latents, group) for group in distinct.values()]
 
 
-def _required(
-    entries: Sequence[Entry], latents: Mapping[str, Latent], group: Sequence[str]
-) -> Gaussians:
-    found = _grouped(entries, latents, group, force=True)
-    if found is None:
-        reason = "log p is not quadratic in them together"
-        raise BlockError.together(group, reason)
+def _entries_of(entries: Sequence[Entry], names: Sequence[str]) -> dict[str, list[Entry]]:
+    """The terms of every site, in order."""
+    found: dict[str, list[Entry]] = {name: [] for name in names}
+    for entry in entries:
+        for site in dict.fromkeys(f.atom.site for f in entry.term.latents):
+            if site in found:
+                found[site].append(entry)
     return found
 
 
-def _meetings(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, str]]:
+def _touching(own: Mapping[str, Sequence[Entry]], group: Sequence[str]) -> list[Entry]:
+    """The terms of some sites, each once."""
+    return list({id(entry): entry for name in group for entry in own[name]}.values())
+
+
+def _required(
+    own: Mapping[str, Sequence[Entry]], latents: Mapping[str, Latent], group: Sequence[str]
+) -> Gaussians:
+    if quadratic_pairs(_touching(own, group), group) is None:
+        reason = "log p is not quadratic in them together"
+        raise BlockError.together(group, reason)
+    return _laid_out(own, latents, group)
+
+
+def _meetings(entries: Sequence[Entry], place: Mapping[str, int]) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], None] = {}
     for entry in entries:
-        sites = sorted({f.atom.site for f in entry.term.latents} & set(names), key=names.index)
+        own = {f.atom.site for f in entry.term.latents if f.atom.site in place}
+        sites = sorted(own, key=place.__getitem__)
         found.update(dict.fromkeys(itertools.combinations(sites, 2)))
     return list(found)
 
 
 def _grouped(
-    entries: Sequence[Entry],
-    latents: Mapping[str, Latent],
-    group: Sequence[str],
-    force: bool = False,
+    own: Mapping[str, Sequence[Entry]], latents: Mapping[str, Latent], group: Sequence[str]
 ) -> Gaussians | None:
-    """The layout of a group of Gaussian sites, or None when they are not one quadratic form."""
-    pairs = quadratic_pairs(entries, group)
-    if pairs is None:
-        return None
-    slots = _batch_slots(pairs, latents, group)
+    """The layout of Gaussian sites of one quadratic form; None where that is not affordable."""
+    found = _laid_out(own, latents, group)
+    size, copies = found.dimension, math.prod(found.batch_shape)
+    affordable = size <= MAX_JOINT_DIMENSION and copies * size * size <= MAX_JOINT_NUMBERS
+    return found if affordable else None
+
+
+def _laid_out(
+    own: Mapping[str, Sequence[Entry]], latents: Mapping[str, Latent], group: Sequence[str]
+) -> Gaussians:
+    """The layout of Gaussian sites of one quadratic form."""
+    slots: list[dict[str, int]] = []
+    if all(latents[name].shape for name in group):  # else there are no copies
+        pairs = quadratic_pairs(_touching(own, group), group)
+        slots = _batch_slots(pairs or [], latents, group)
     layouts: dict[str, Layout] = {}
     start = 0
     for name in group:
@@ -102,20 +130,16 @@ def _grouped(
         vector = tuple(a for a in range(len(shape)) if a not in batch)
         layouts[name] = Layout(shape, batch, vector, start)
         start += layouts[name].size
-    batch_shape = layouts[group[0]].batch_shape
     full = start > 1 or len(group) > 1
-    copies = math.prod(batch_shape)
-    affordable = start <= MAX_JOINT_DIMENSION and copies * start * start <= MAX_JOINT_NUMBERS
-    if not affordable and not force:
-        return None
-    return Gaussians(layouts, batch_shape, full)
+    return Gaussians(layouts, layouts[group[0]].batch_shape, full)
 
 
 def quadratic_pairs(entries: Sequence[Entry], group: Sequence[str]) -> list[Pair] | None:
     """Every product of two Gaussian factors of the group; None when some term has more."""
     pairs: list[Pair] = []
+    own = frozenset(group)
     for entry in entries:
-        factors = [f for f in entry.term.latents if f.atom.site in group]
+        factors = [f for f in entry.term.latents if f.atom.site in own]
         expanded = expand_powers(factors)
         if expanded is None or len(expanded) > 2:
             return None

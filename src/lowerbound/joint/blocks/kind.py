@@ -105,6 +105,7 @@ class Kind:
     enumerable: ClassVar[bool] = False  # a table over few values, with the statistic "indicator"
     free_form: ClassVar[bool] = False  # its statistics are functions, with constants, of the terms
     traced: ClassVar[bool] = True  # its marginals can be compiled
+    along: ClassVar[bool] = False  # its elements follow each other: sums go along them
     counts_absent: ClassVar[bool] = False  # elements left out by a mask are its constant "absent"
     based: ClassVar[bool] = False  # some terms of log p are its base measure (`log_base`)
 

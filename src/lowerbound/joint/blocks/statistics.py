@@ -16,6 +16,7 @@ from lowerbound.joint.blocks.kind import FAMILIES, Kind, Misfit, Uses, takers
 from lowerbound.joint.blocks.neighbours import paths_of
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
+from lowerbound.joint.terms.labelled import Atom, Factor
 
 
 def find_blocks(
@@ -31,7 +32,7 @@ def find_blocks(
     `fixed` are the blocks of sites whose support the data restrict; `partition` are the groups the
     user asks for; sites `apart` never join the others.
     """
-    uses = {name: _uses(entries, name) for name in latents}
+    uses = _uses(entries, latents)
     ordered = set(sequential)
     chosen: dict[str, type[Kind]] = {}
     misfits: list[Misfit] = []
@@ -46,7 +47,7 @@ def find_blocks(
     ordered -= {name for block in paths for name in block.sites}
     for name in list(chosen):
         if latents[name].domain is REAL:
-            misfits += _check_degree(entries, name)
+            misfits += _check_degree(uses[name], name)
     bad = {misfit.latent for misfit in misfits}
     gaussian = [
         name
@@ -124,19 +125,22 @@ def _family(
     return Misfit(latent.name, entry.site, str(factors[0].atom), reason)
 
 
-def _uses(entries: Sequence[Entry], name: str) -> Uses:
-    found = []
+def _uses(entries: Sequence[Entry], names: Iterable[str]) -> dict[str, Uses]:
+    found: dict[str, list[tuple[Entry, list[Factor[Atom]]]]] = {name: [] for name in names}
     for entry in entries:
-        factors = [f for f in entry.term.latents if f.atom.site == name]
-        if factors:
-            found.append((entry, factors))
-    return found
+        own: dict[str, list[Factor[Atom]]] = {}
+        for factor in entry.term.latents:
+            own.setdefault(factor.atom.site, []).append(factor)
+        for name, factors in own.items():
+            if name in found:
+                found[name].append((entry, factors))
+    return dict(found)
 
 
-def _check_degree(entries: Sequence[Entry], name: str) -> list[Misfit]:
-    for entry in entries:
+def _check_degree(uses: Uses, name: str) -> list[Misfit]:
+    for entry, factors in uses:
         if quadratic_pairs([entry], [name]) is None:
-            own = [str(f.atom) for f in entry.term.latents if f.atom.site == name]
+            own = [str(factor.atom) for factor in factors]
             reason = "it is not quadratic in a Gaussian"
             return [Misfit(name, entry.site, " * ".join(own), reason)]
     return []

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Block, Entry, Read, private_labels
+from lowerbound.joint.energy.alike import Product, in_one
 from lowerbound.joint.terms.expression import array_key
 from lowerbound.joint.terms.indices import (
     Array,
@@ -117,10 +118,8 @@ def compile_terms(
         reads = reads_of(entry, owner, integrals)
         key, renamed = _canonical(entry, reads, "" if entry.site in single else entry.site)
         groups.setdefault(key, []).append(renamed)
-    summands: list[Summand] = []
-    for group in groups.values():
-        summands += _merged(group, store)
-    return tuple(summands)
+    products = [product for group in groups.values() for product in _merged(group)]
+    return tuple(_stored(product, store) for product in in_one(products, blocks))
 
 
 def reads_of(
@@ -161,7 +160,14 @@ def _canonical(
     return key, (entry, reads)
 
 
-def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand]:
+def _stored(product: Product, store: Store) -> Summand:
+    """A term with its constants in the store."""
+    constants = tuple((store.put(array), labels) for array, labels in product.constants)
+    reads = tuple(stored_read(read, store) for read in product.reads)
+    return Summand(product.site, product.coefficient, constants, reads)
+
+
+def _merged(group: list[tuple[Entry, list[Read]]]) -> list[Product]:
     (first, reads), *others = group
     labels = unique(labels_of(i) for r in reads for i in r.index)
     parts = [compressed(first.term, set(labels))]
@@ -171,11 +177,10 @@ def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand
         left = compressed(entry.term, set(theirs))
         parts.append([(array, tuple(rename[label] for label in span)) for array, span in left])
     coefficients = [entry.term.coefficient for entry, _ in group]
-    stored = tuple(stored_read(read, store) for read in reads)
     simple = [len(part) <= 1 for part in parts]
     spans = [set(part[0][1]) if part else set() for part in parts]
     widest = max(spans, key=len)
-    summands: list[Summand] = []
+    products: list[Product] = []
     merge = [i for i in range(len(parts)) if simple[i] and spans[i] <= widest]
     if len(merge) == 1 or not simple[spans.index(widest)]:
         merge = []
@@ -185,16 +190,14 @@ def _merged(group: list[tuple[Entry, list[Read]]], store: Store) -> list[Summand
         for i in merge:
             array, span = parts[i][0] if parts[i] else (np.ones(()), ())
             total = total + coefficients[i] * align(array, span, order)
-        constants: Stored = (
-            ((store.put(total), order),) if np.ndim(total) or not is_static(total) else ()
-        )
-        coefficient = 1.0 if constants else float(total)
-        summands.append(Summand(first.site, coefficient, constants, stored))
+        known = not np.ndim(total) and is_static(total)
+        coefficient = float(total) if known else 1.0
+        constants = () if known else ((total, order),)
+        products.append(Product(first.site, coefficient, constants, tuple(reads)))
     for i in range(len(parts)):
         if i not in merge:
-            constants = tuple((store.put(array), span) for array, span in parts[i])
-            summands.append(Summand(first.site, coefficients[i], constants, stored))
-    return [s for s in summands if s.coefficient != 0.0]
+            products.append(Product(first.site, coefficients[i], tuple(parts[i]), tuple(reads)))
+    return [product for product in products if product.coefficient != 0.0]
 
 
 def stored_read(read: Read, store: Store) -> Read:

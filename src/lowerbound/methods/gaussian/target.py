@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import Kept, equations, jit, quickly, settled, traced
+from lowerbound.compiled import Kept, abreast, equations, jit, quickly, settled, traced
 from lowerbound.compiled.host import Hosted, hosted
 from lowerbound.compiled.rewriting import inlined
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
@@ -243,7 +243,7 @@ def _target(
     coordinates = Coordinates.of(model, noncentred)
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
-        closed = traced(coordinates.log_density)(vector, arguments)
+        closed = abreast(traced(coordinates.log_density)(vector, arguments))
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
     compiled = _programs.of(key, dict)

@@ -28,9 +28,9 @@ from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Inner, Parameters, Variational
 from lowerbound.joint import inputs_of
-from lowerbound.joint.derive import split_inputs
 from lowerbound.joint.energy.summands import evaluate
 from lowerbound.joint.terms.impossible import is_impossible
+from lowerbound.joint.traced_program import split_inputs
 from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
 from lowerbound.model import Model, trace_model

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from lowerbound.cost import numbers_computed
-from lowerbound.joint.derive import trace_program
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import REAL
+from lowerbound.joint.traced_program import trace_program
 from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.model import Model, Site
 from lowerbound.model.dependence import dependence

@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
-from lowerbound.compiled import Kept, quickly, traced
+from lowerbound.compiled import Kept, abreast, quickly, traced
 from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
@@ -218,7 +218,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
         return coordinates.log_density_at(sites, data)
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
-    written = traced(density)(*shapes, *leaves)
+    written = abreast(traced(density)(*shapes, *leaves))
     kept = (*theta, "|", *z, *names, str(together))
     real = [_is_real(coordinates, name) and name not in roles.straight for name in z]
     closed, back = _in_coordinates(written, len(theta), real, leaves, kept, reading.in_levels)

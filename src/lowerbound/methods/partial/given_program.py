@@ -22,9 +22,9 @@ from lowerbound.compute.engine import Engine, derived, engine_for
 from lowerbound.errors import ChosenSitesError, Residual, UnknownSiteError
 from lowerbound.joint import Joint, Statistics, Summand, energy, inputs_of
 from lowerbound.joint.blocks.block import Read
-from lowerbound.joint.derive import abstract
 from lowerbound.joint.energy.summands import Slot
 from lowerbound.joint.terms.indices import Gather, Label, align, unique
+from lowerbound.joint.traced_program import abstract
 from lowerbound.methods.grid.conditional import given_name, with_given
 from lowerbound.model import Model
 from lowerbound.model.dependence import dependence, digest

@@ -6,8 +6,8 @@ import numpy as np
 
 from lowerbound.errors import MinibatchError, Residual
 from lowerbound.joint import Joint
-from lowerbound.joint.derive import mask_name
 from lowerbound.joint.terms.expression import text
+from lowerbound.joint.traced_program import mask_name
 from lowerbound.model import Model
 from lowerbound.result.unseen.new_rows import row_axes
 

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 from jax import Array
 
-from lowerbound.ascent.sweep import element_of, with_element
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import NotConjugateError, UncorrectableError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
+from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.joint import gradient, inputs_of
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
@@ -166,3 +166,20 @@ def _named(model: Model, site: str, number: int) -> str:
     if not shape:
         return site
     return f"{site}[{', '.join(map(str, np.unravel_index(number, shape)))}]"
+
+
+def element_of(arrays: Natural, family: ExponentialFamily, element: Array) -> Natural:
+    """The parameters of one of a batch of factors."""
+    rank = len(family.batch_shape)
+    return {k: a.reshape((-1, *a.shape[rank:]))[element] for k, a in arrays.items()}
+
+
+def with_element(
+    arrays: Natural, new: Natural, family: ExponentialFamily, element: Array
+) -> Natural:
+    """The parameters of a batch of factors with those of one replaced."""
+    rank = len(family.batch_shape)
+    return {
+        k: a.reshape((-1, *a.shape[rank:])).at[element].set(new[k]).reshape(a.shape)
+        for k, a in arrays.items()
+    }

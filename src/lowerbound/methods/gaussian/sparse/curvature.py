@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.compiled import jit, quickly, traced
+from lowerbound.compiled import abreast, jit, quickly, traced
 from lowerbound.cost import numbers_computed
 from lowerbound.methods.gaussian.target import Target, in_precision
 
@@ -162,7 +162,7 @@ def _by_group(target: Target, entries: Sequence[np.ndarray]) -> Any:
 
     shapes = [np.zeros(len(group), target.dtype) for group in entries]
     with in_precision(target.dtype):
-        closed = traced(density)(*shapes, target.arguments)
+        closed = abreast(traced(density)(*shapes, target.arguments))
 
     def evaluated(*args: Any) -> Array:
         found: Array = jaxpr_as_fun(closed)(*jax.tree.leaves(args))[0]

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.compiled.rewriting import bind
+from lowerbound.compiled.interpreting import bind
 from lowerbound.methods.hierarchy.reading.flat_program import Operation
 
 # The inputs of each that are moved; the others say where to, and must be known.

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from lowerbound.compiled.interpreting import interpreted
-from lowerbound.compiled.rewriting import bind
+from lowerbound.compiled.interpreting import bind, interpreted
 
 OPENED = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"})
 

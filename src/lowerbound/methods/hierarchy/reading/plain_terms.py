@@ -17,8 +17,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from lowerbound.compiled import traced
-from lowerbound.compiled.interpreting import interpreted
-from lowerbound.compiled.rewriting import bind
+from lowerbound.compiled.interpreting import bind, interpreted
 from lowerbound.methods.hierarchy.reading.affine_functions import MOST_COEFFICIENTS, as_products
 from lowerbound.methods.hierarchy.reading.dependence_kinds import (
     AFFINE,
