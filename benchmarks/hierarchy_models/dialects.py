@@ -246,6 +246,32 @@ def own_scales(lab, y=None):
     numpyro.sample("y", dist.Normal(m[lab], jnp.exp(log_s[lab])), obs=y)
 
 
+def levers(rng: np.random.Generator) -> Data:
+    actor = np.repeat(np.arange(7), 72)
+    block = np.tile(np.repeat(np.arange(6), 12), 7)
+    treatment = rng.integers(0, 4, 504)
+    own = rng.normal(0, 1.2, (7, 1)) + rng.normal(0, 0.5, (7, 4))
+    eta = np.array([0.2, 0.6, -0.1, 0.5])[treatment] + own[actor, treatment]
+    eta = eta + rng.normal(0, 0.3, (6, 4))[block, treatment]
+    left = rng.binomial(1, _expit(eta))
+    return {"actor": actor, "block": block, "treatment": treatment, "left": left}
+
+
+def two_groups_of_four(actor, block, treatment, left=None):
+    # Four effects of every actor and of every block, with their correlations: twenty scales
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([4]))
+
+    def effects(name, count):
+        scale = numpyro.sample(f"scale_{name}", dist.Exponential(1).expand([4]))
+        chol = numpyro.sample(f"L_{name}", dist.LKJCholesky(4, 2))
+        z = numpyro.sample(f"z_{name}", dist.Normal(0, 1).expand([4, count]))
+        return ((scale[:, None] * chol) @ z).T
+
+    by_actor, by_block = effects("actor", 7), effects("block", 6)
+    eta = mean[treatment] + by_actor[actor, treatment] + by_block[block, treatment]
+    numpyro.sample("left", dist.Bernoulli(logits=eta), obs=left)
+
+
 PROGRAMS = {
     "beta_binomial": Program(beta_binomial, litters),
     "lognormal_times": Program(lognormal_times, lifetimes),
@@ -258,4 +284,5 @@ PROGRAMS = {
     "induced_cuts": Program(induced_cuts, panel_scores),
     "team_members": Program(team_members, teams),
     "own_scales": Program(own_scales, assays),
+    "two_groups_of_four": Program(two_groups_of_four, levers),
 }
