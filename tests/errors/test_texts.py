@@ -45,7 +45,7 @@ TEXTS = [
         errors.NoDensityError(),
         "The corrected fit is made of draws, which have no density.\nExpected a question that "
         "draws can answer: moments, quantiles, sample(), icdf(). The fit that was corrected has a "
-        "density.",
+        'density, as lb.fit(..., until="fitted") gives it.',
     ),
     (
         errors.CorrectionWarning("psis", "k-hat is 0.9", "Use 'nuts'."),

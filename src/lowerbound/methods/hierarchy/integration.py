@@ -49,6 +49,7 @@ LOOSER = 4.0  # nats more, where a proposal is made anew
 BOUNDED = 0.003  # mass at the ceiling that does not matter
 HIGHER = 0.5  # nats above what is foreseen of a tail, from where on it is looked at
 HEAVY = 0.7  # k-hat of weights that are not to be trusted
+EVEN = 0.8  # efficiency of weights, of which the heaviest matter little whatever their tail
 LOW = 6.0  # nats below the average weight, from where on weights hardly matter
 NEAR = 0.02  # distance of points that are one
 ENDS = 1e-6  # probability beyond the grid of one hyperparameter, on either side
@@ -91,7 +92,8 @@ class Integral:
     @property
     def covered(self) -> bool:
         """Whether the points are where the density is, so that moments mean something."""
-        return self.efficiency > LEAST and self.k_hat < HEAVY and self.unknown < UNCLEAR
+        light = self.k_hat < HEAVY or self.efficiency > EVEN
+        return light and self.efficiency > LEAST and self.unknown < UNCLEAR
 
     @property
     def misplaced(self) -> bool:
@@ -315,7 +317,7 @@ def _found(
         )
         and unknown < UNKNOWN
         and efficiency > LEAST
-        and k_hat < HEAVY
+        and (k_hat < HEAVY or efficiency > EVEN)
         and smoothed.bounded < BOUNDED,
     )
 
