@@ -275,6 +275,9 @@ def test_an_automatic_fit_has_the_weights_that_its_verdict_asks_for():
     assert_allclose(fit.mean("b"), mean, atol=0.13 * sd)
     assert_allclose(fit.sd("b"), sd, rtol=0.2)
     assert lb.check(fit) is fit.verdict
+    compared = lb.compare({"kept": kept, "weighted": fit}, by="elbo")
+    assert any("'weighted' are importance-weighted" in note for note in compared.notes)
+    assert fit.call.value == "auto"  # as which folds of its rows are fitted
     with pytest.warns(TrustWarning, match="psis"):
         named = lb.fit(powers, x, y, method=lb.Gaussian())
     assert named.sd("b").tolist() == kept.sd("b").tolist()

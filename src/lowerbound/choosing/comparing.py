@@ -61,6 +61,7 @@ def compare(
         notes = () if by == "held-out" else check_same_data(fits, in_order=by != "elbo")
         if by == "elbo":
             scores = {name: Score(fit.elbo, fit.elbo_error) for name, fit in fits.items()}
+            notes = (*notes, *_other_bounds(fits))
         elif by == "held-out":
             scores = _held_out(fits, test, draws, seed)
         else:
@@ -100,6 +101,20 @@ def _checked(fits: Any, by: str | None, test: Any, folds: int, draws: int) -> st
     if not isinstance(draws, int) or isinstance(draws, bool) or draws < 100:
         raise SettingError("compare", "draws", draws, "an integer of at least 100")
     return by
+
+
+def _other_bounds(fits: Mapping[str, Fit]) -> tuple[str, ...]:
+    """What to know where the bounds of some fits are importance-weighted, and those of others not.
+
+    The weighted ones are nearer to the evidence.
+    """
+    weighted = [name for name, fit in fits.items() if "psis" in fit.method]
+    if not weighted or len(weighted) == len(fits):
+        return ()
+    return (
+        f"The bounds of {quoted(weighted)} are importance-weighted, and so higher than ELBOs by "
+        'what q lacks: compare fits with until="fitted", or by another criterion.',
+    )
 
 
 def _by_rows(

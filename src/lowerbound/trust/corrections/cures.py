@@ -41,6 +41,7 @@ def weighed(fit: Fit, took: float) -> Fit:
         warn_of(fit)
         return fit
     warn_of(found)
+    found = replace(found, call=replace(found.call, value="auto"))  # which makes it again
     return _noted(found, f"Before its draws were weighted: {fit.verdict}")
 
 
