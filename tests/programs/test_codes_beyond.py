@@ -79,3 +79,23 @@ def test_reads_that_say_what_lies_beyond_are_left_alone():
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
     lb.explain(program, FROM_ONE, Y)
+
+
+def test_a_step_that_carries_a_key_of_random_numbers_is_looked_at():
+    """Sites in a scan: NumPyro hands a key from step to step."""
+
+    def program(y):
+        rate = numpyro.sample("rate", dist.Beta(1.0, 1.0))
+
+        def step(alive, t):
+            level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+            alive = numpyro.sample(
+                "alive", dist.Bernoulli(rate * alive), infer={"enumerate": "parallel"}
+            )
+            numpyro.sample("y", dist.Normal(level + alive, 1.0), obs=y[t + 1])
+            return alive, None
+
+        scan(step, 1, jnp.arange(len(y)))
+
+    with pytest.warns(errors.ReadBeyondWarning, match="reads entry 6"):
+        lb.explain(program, Y)

@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from lowerbound.compiled import traced
 from lowerbound.compiled.host import hosted
-from lowerbound.errors import CodeRangeError, ReadBeyondWarning
+from lowerbound.errors import CodeRangeError, LowerboundError, ReadBeyondWarning
 from lowerbound.model.dependence import Inputs, dependence, restrict, scan_sizes
 
 PROMISED = jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS  # as of a[codes]
@@ -40,15 +40,26 @@ def check_reads(closed: ClosedJaxpr, inputs: Sequence[tuple[str, Any]]) -> None:
     Positions that depend on latent sites, or take long to compute, are not looked at.
     """
     latent = {i: name for i, (name, value) in enumerate(inputs) if value is None}
-    values = [_filled(v, value) for v, (_, value) in zip(closed.jaxpr.invars, inputs, strict=True)]
-    _check(closed, values, latent)
-    for equation in closed.jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            _check_steps(closed, equation, values, latent)
+    values = [
+        _unknown(variable) if value is None else value
+        for variable, (_, value) in zip(closed.jaxpr.invars, inputs, strict=True)
+    ]
+    try:
+        _check(closed, values, latent)
+        for equation in closed.jaxpr.eqns:
+            if equation.primitive.name == "scan":
+                _check_steps(closed, equation, values, latent)
+    except (LowerboundError, ReadBeyondWarning):
+        raise
+    except Exception:  # whatever an unusual program holds, what cannot be looked at is not refused
+        return
 
 
-def _filled(variable: Any, value: Any) -> Any:
-    return np.zeros(variable.aval.shape, variable.aval.dtype) if value is None else value
+def _unknown(variable: Any, *rows: int) -> np.ndarray:
+    """An array in the place of one that nothing depends on; keys of random numbers have others."""
+    dtype = variable.aval.dtype
+    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return np.zeros((*rows, *variable.aval.shape), bool if is_key else dtype)
 
 
 def _check(closed: ClosedJaxpr, values: Sequence[Any], latent: Mapping[int, str]) -> None:
@@ -77,8 +88,7 @@ def _check_steps(
         if value is None or carried:
             names = [latent[n] for n in sorted(owners[i] & set(latent))]
             hidden[i] = ", ".join(names)
-            rows = () if i < fixed + carries else (scan.params["length"],)
-            value = np.zeros((*rows, *inner.aval.shape), inner.aval.dtype)
+            value = _unknown(inner, *(() if i < fixed + carries else (scan.params["length"],)))
         given.append(value)
     steps = [None if i < fixed + carries else 0 for i in range(len(given))]
     positions = [p for one in reads for p in one.positions]
