@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
@@ -58,7 +59,7 @@ def check_reads(closed: ClosedJaxpr, inputs: Sequence[tuple[str, Any]]) -> None:
 def _unknown(variable: Any, *rows: int) -> np.ndarray:
     """An array in the place of one that nothing depends on; keys of random numbers have others."""
     dtype = variable.aval.dtype
-    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(dtype, jax.dtypes.prng_key)
     return np.zeros((*rows, *variable.aval.shape), bool if is_key else dtype)
 
 
