@@ -41,13 +41,16 @@ def integrated(
     `back` makes z of the coordinates that P is of, where these are levels.
     """
     smoothed = integral.smoothed.trimmed()
-    solved, mixings = integral.solved, list[Mixing]()
+    own, solved, mixings = integral.solved, integral.solved, list[Mixing]()
     if back is not None:
-        mixings = [Mixing(back.matrix(one.t)) for one in solved]
-        solved = tuple(
+        every = [Mixing(back.matrix(one.t)) for one in own]
+        made = [
             unmade(one, mixing, back, pattern, precision(one))
-            for one, mixing in zip(solved, mixings, strict=True)
-        )
+            for one, mixing in zip(own, every, strict=True)
+        ]
+        fine = [n for n, one in enumerate(made) if one is not None]
+        own, mixings = tuple(own[n] for n in fine), [every[n] for n in fine]
+        solved = tuple(one for one in made if one is not None)
     s = smoothed.placed.inward(np.array([one.t for one in solved]))
     loc = np.array([one.loc for one in solved])
     mass = _cell_masses(smoothed, s)
@@ -64,7 +67,7 @@ def integrated(
         "theta": smoothed.arrays(),
         "t": np.array([solved[number].t for number in kept]),
         "loc": loc[kept],
-        "precision": np.array([precision(integral.solved[n]) for n in kept[anchors]]),
+        "precision": np.array([precision(own[n]) for n in kept[anchors]]),
         "anchors": anchors,
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
@@ -81,10 +84,14 @@ def integrated(
 
 def unmade(
     solved: Solved, mixing: Mixing, back: FromLevels, pattern: Pattern, precision: np.ndarray
-) -> Solved:
-    """A solution for levels as one for their increments, but for its precision."""
+) -> Solved | None:
+    """A solution for levels as one for their increments, but for its precision.
+
+    None where P is on the brink of what rounding leaves positive definite, as far out in a tail.
+    """
     factor = pattern.factor(precision)
-    assert factor is not None, "a precision that was factored is positive definite"
+    if factor is None:
+        return None
     variance = mixing.variance(factor, pattern)
     return replace(solved, loc=back(solved.t, solved.loc), variance=variance)
 

@@ -28,6 +28,8 @@ from lowerbound.run.walking import Standing, Walking
 
 ROUGH = 0.05  # of an sd: an estimate no worse is as good as exact
 
+NOT_POSITIVE = "its precision is not positive definite, or log p not finite"
+
 
 class WithoutHyperparameters(Walking[Solved]):
     """One solution for z, and no integral."""
@@ -46,8 +48,7 @@ class WithoutHyperparameters(Walking[Solved]):
         """The solution, at once."""
         found = self.surface(np.zeros(0), (), False)
         if found is None:
-            reason = "its precision is not positive definite, or log p not finite"
-            raise PoorIntegralError(self._predictors.z, reason)
+            raise PoorIntegralError(self._predictors.z, NOT_POSITIVE)
         text = "one solution is exact" if self._predictors.is_quadratic else "no step gains more"
         yield Standing(found, found.value, Stop(True, text))
 
@@ -58,10 +59,10 @@ class WithoutHyperparameters(Walking[Solved]):
         own = place
         if one.back is not None:
             made = Mixing(one.back.matrix(place.t))
-            own, mixing = (
-                unmade(place, made, one.back, pattern, precision),
-                mixing_parameters([made]),
-            )
+            known = unmade(place, made, one.back, pattern, precision)
+            if known is None:
+                raise PoorIntegralError(one.z, NOT_POSITIVE)
+            own, mixing = known, mixing_parameters([made])
         parameters = {
             "loc": own.loc,
             "variance": own.variance,
