@@ -15,7 +15,6 @@ from lowerbound.trust.weighing import Weighted, weighted
 
 ENOUGH, ROUNDS = 0.3, 5  # effective draws over all, and rounds of proposals to come to that
 SURE_K, SURE_SIZE = 0.5, 0.15  # k-hat, and effective draws over all, of weights that miss nothing
-NEARLY_K, NEARLY_SIZE = 0.6, 0.4  # the same, where most draws count
 FEWEST = 100  # finite weights, and effective draws below which moments are noise
 
 
@@ -58,8 +57,7 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     elif size < FEWEST:
         flaw = f"the weights of {count:,} draws are worth {size:.0f} draws of equal weight"
     doubt = ""
-    evenly = k_hat <= NEARLY_K and size >= NEARLY_SIZE * count
-    if not evenly and (k_hat > SURE_K or size < SURE_SIZE * count):
+    if k_hat > SURE_K or size < SURE_SIZE * count:
         doubt = (
             f"importance weights have the k-hat {k_hat:.2f} and are worth {size:,.0f} of {count:,} "
             "draws: where these do not go, they cannot tell"
