@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -133,36 +134,47 @@ class GivenHyperparameters:
         return self._at(at, loc, precision, factor)
 
     def _climbed(self, at: _At, starts: Sequence[Solved], near: float) -> _Gaussian | None:
-        """Newton's steps to the largest ELBO, but for what is as `near` to it."""
-        here = self._begin(at, starts)
+        """The largest ELBO, but for what is as `near` to it.
+
+        From where neighbours lead a step may go too far, to where log p has no curvature: what ends
+        there begins again at the mode.
+        """
+        found, is_near = self._uphill(at, self._foreseen(at, starts), near)
+        if is_near:
+            return found
+        again, _ = self._uphill(at, self._mode(at), near)
+        ends = [one for one in (found, again) if one is not None]
+        return max(ends, key=attrgetter("bound"), default=None)
+
+    def _uphill(
+        self, at: _At, here: _Begun | _Gaussian | None, near: float
+    ) -> tuple[_Gaussian | None, bool]:
+        """Newton's steps, and whether they end as `near` to the largest ELBO."""
         for _ in range(LIMIT):
             curved = None if here is None else self._curved(at, here.expected)
             if here is None or curved is None:
-                return None
+                return None, False
             ahead, factor = curved
             move = factor.solve(self._gathered(at, here.expected.slope))
             new = self._at(at, here.loc + move, ahead, factor)
             step = 1.0
             while new is None or new.bound < here.bound - TOLERANCE:
                 if not isinstance(here, _Gaussian):  # what was foreseen leads nowhere
-                    break
+                    return None, False
                 step *= 0.5
                 if step < 0.5**HALVINGS:
-                    return here
+                    return here, False
                 mixed = (1.0 - step) * here.precision + step * ahead
                 between = self.pattern.factor(mixed)
                 new = None
                 if between is not None:
                     new = self._at(at, here.loc + step * move, mixed, between)
-            if new is None:
-                here = self._mode(at)
-                continue
             if step == 1.0:
                 least = near * (1.0 + 1e-6 * abs(new.bound))
                 if self._left(at, here.expected.curvature, new, factor) < least:
-                    return new
+                    return new, True
             here = new
-        return here if isinstance(here, _Gaussian) else None
+        return (here if isinstance(here, _Gaussian) else None), False
 
     def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: AnyFactor) -> float:
         """Nats that the next step would gain, of a Gaussian whose P has these weights.
@@ -176,14 +188,14 @@ class GivenHyperparameters:
         relative = np.where(change == 0.0, 0.0, change**2 / scale)
         return 0.5 * float(push @ factor.solve(push)) + 0.25 * float(relative @ found.spread)
 
-    def _begin(self, at: _At, starts: Sequence[Solved]) -> _Begun | _Gaussian | None:
-        """Where neighbours lead, or at the mode of log p."""
+    def _foreseen(self, at: _At, starts: Sequence[Solved]) -> _Begun | None:
+        """Where neighbours lead."""
         for start in starts:
             mean, spread = self._mean(at, start.loc), start.spread.astype(float)
             expected = self.predictors.expected(at.t, mean, spread)
             if np.isfinite(expected.value):
                 return _Begun(start.loc, expected)
-        return self._mode(at)
+        return None
 
     def _mode(self, at: _At) -> _Gaussian | None:
         """Newton's steps to a mode, with the curvature there."""

@@ -1,0 +1,48 @@
+"""The best Gaussian given hyperparameters is the same, wherever the steps to it begin."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from lowerbound.methods.hierarchy.finding_theta import predictors_of
+from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
+from lowerbound.model import trace_model
+
+GROUPS, TRIALS = np.arange(6).repeat(3), 200_000
+
+
+def shares(deaths=None):
+    """Rates of large populations: the log density is flat a few steps away, or -1e6."""
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    level = numpyro.sample("level", dist.Normal(0.0, 10.0))
+    with numpyro.plate("groups", 6):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+    logits = level + scale * z[GROUPS]
+    with numpyro.plate("rows", len(GROUPS)):
+        numpyro.sample("deaths", dist.Binomial(TRIALS, logits=logits), obs=deaths)
+
+
+def counts(deaths=None):
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with numpyro.plate("groups", 6):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", len(GROUPS)):
+        numpyro.sample("deaths", dist.Poisson(jnp.exp(7.0 + scale * z[GROUPS])), obs=deaths)
+
+
+@pytest.mark.parametrize("program", [shares, counts])
+@pytest.mark.parametrize("elsewhere", [-6.0, -2.0, 3.0])
+def test_steps_from_a_distant_solution_end_where_those_from_the_mode_do(program, elsewhere):
+    deaths = np.random.default_rng(0).binomial(TRIALS, np.linspace(0.001, 0.1, 18))
+    with jax.enable_x64(True):
+        surface = GivenHyperparameters.of(predictors_of(trace_model(program, (deaths,), {}, None)))
+        here = surface(np.zeros(1), (), False)
+        other = surface(np.array([elsewhere]), (), False)
+        led = surface(np.zeros(1), (other,), False)
+    assert led.value == pytest.approx(here.value, abs=2e-3)
+    np.testing.assert_allclose(led.loc, here.loc, atol=1e-2 * np.sqrt(here.variance.max()))
