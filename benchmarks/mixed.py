@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,37 @@ def loaded(name: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         return found
     _, data, _ = mixed_models.load("insteval")
     return _good, data | {"y": (data["y"] >= 4).astype(float)}, {}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Names as posteriordb has them, with their means and sds."""
+
+    names: list[str]
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+@dataclass
+class Port:
+    """A mixed model in the form of posteriordb's ports."""
+
+    model: Any
+    data: dict[str, Any]
+    ref: Reference
+
+
+def port_of(name: str) -> Port:
+    """One of the models that have a reference."""
+    model, data, reference = loaded(name)
+    names, means, sds = list[str](), list[float](), list[float]()
+    for site, (mean, sd) in reference.items():
+        for index in np.ndindex(np.shape(mean)):
+            if np.asarray(sd)[index] > 1e-8:  # what does not move has no error in sds
+                names.append(site + (f"[{','.join(str(i + 1) for i in index)}]" if index else ""))
+                means.append(float(np.asarray(mean)[index]))
+                sds.append(float(np.asarray(sd)[index]))
+    return Port(model, data, Reference(names, np.array(means), np.array(sds)))
 
 
 def _good(

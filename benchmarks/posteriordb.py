@@ -16,8 +16,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,16 @@ def errors(reference: Any, moments: Mapping[str, tuple[Any, Any]]) -> dict[str, 
     }
 
 
-def work(pipe: Any, folder: str, name: str, method: str, seeds: Sequence[int]) -> None:
+Load = Callable[[str], Any]  # the port of a name: its model, its data, and a reference
+
+
+def port_of(folder: str, name: str) -> Any:
+    """A program of posteriordb, from the folder of its ports."""
+    sys.path.insert(0, folder)
+    return importlib.import_module("ports").load(name)
+
+
+def work(pipe: Any, load: Load, name: str, method: str, seeds: Sequence[int]) -> None:
     """Send a row for every seed."""
     import jax.monitoring
     import numpyro
@@ -122,8 +132,7 @@ def work(pipe: Any, folder: str, name: str, method: str, seeds: Sequence[int]) -
         return found, time.perf_counter() - began[0], time.process_time() - began[1]
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    sys.path.insert(0, folder)
-    port = importlib.import_module("ports").load(name)
+    port = load(name)
     sites = {name.partition("[")[0] for name in port.ref.names}
     jax.block_until_ready(jax.numpy.zeros(1) + 1)  # the backend's own start is no part of a fit
     warnings.simplefilter("ignore")
@@ -149,13 +158,13 @@ def one_line(error: Any) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
 
 
-def rows_of(folder: Path, name: str, method: str, seeds: range, limit: float) -> Iterator[Row]:
+def rows_of(load: Load, name: str, method: str, seeds: range, limit: float) -> Iterator[Row]:
     """The rows of one model and method; a run that crashes or passes the limit is a row as well."""
     context = multiprocessing.get_context("spawn")
     pending = list(seeds)
     while pending:
         pipe, end = context.Pipe(duplex=False)
-        arguments = (end, str(folder), name, method, pending)
+        arguments = (end, load, name, method, pending)
         process = context.Process(target=work, args=arguments, daemon=True)
         process.start()
         end.close()
@@ -243,9 +252,10 @@ def main() -> None:
             parser.error(f"no {what} {', '.join(unknown)}; expected some of {', '.join(known)}")
     print(f"{'model':42s} {'method':12s} seed" + "".join(f"{h:>9s}" for h in HEADINGS))
     rows: list[Row] = []
+    load = partial(port_of, str(folder))
     for name in models:
         for method in methods:
-            for row in rows_of(folder, name, method, range(options.seeds), options.limit):
+            for row in rows_of(load, name, method, range(options.seeds), options.limit):
                 print(row, flush=True)
                 rows.append(row)
         runs = table(rows, data)
