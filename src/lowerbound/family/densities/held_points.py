@@ -1,7 +1,8 @@
 """Points of hyperparameters with the Gaussian of z at each, and what lies between them.
 
-Means and log sds of z are linear in features of s, the standardised hyperparameters: a constant, s
-itself, and a kernel through the points. The correlations are those of the nearest anchor.
+Means, in units of their own, and log sds of z are linear in features of s, the standardised
+hyperparameters: a constant, s itself, and a kernel through the points. The correlations are those
+of the nearest anchor, and so are sds of what is not to be stretched, but for the units.
 """
 
 from __future__ import annotations
@@ -29,6 +30,26 @@ AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
 @dataclass(frozen=True, eq=False)
+class Units:
+    """Sizes root(c^2 + c0^2) of numbers of z.
+
+    weights: (k, d), of t in log c. floor: (d,), log c0.
+    """
+
+    weights: np.ndarray
+    floor: np.ndarray
+
+    def logs(self, t: np.ndarray) -> np.ndarray:
+        """The logs of the sizes at rows of t; 0 of what has no weights."""
+        found = 0.5 * np.logaddexp(2.0 * (t @ self.weights), 2.0 * self.floor)
+        return np.where(self.weights.any(axis=0), found, 0.0)
+
+    def part(self, part: slice) -> Units:
+        """Those of some numbers."""
+        return Units(self.weights[:, part], self.floor[part])
+
+
+@dataclass(frozen=True, eq=False)
 class HeldPoints:
     """Parameters as they are computed with. s: (m, k), the points in standardised coordinates."""
 
@@ -42,6 +63,8 @@ class HeldPoints:
     variance: np.ndarray
     slopes: np.ndarray
     stretches: np.ndarray
+    units: Units
+    firm: np.ndarray
     inverse: np.ndarray
     lengths: np.ndarray
     shares: np.ndarray
@@ -51,9 +74,10 @@ class HeldPoints:
         """Those of a density; its `pattern`, where that is known."""
         smoothed = Smoothed.of(parameters["theta"])
         s = smoothed.placed.inward(np.asarray(parameters["t"]))
-        own = [f.name for f in fields(cls)][4:]
+        own = [f.name for f in fields(cls) if f.name != "units"][4:]
         arrays = {name: np.asarray(parameters[name]) for name in own}
-        return cls(parameters, pattern, smoothed, s, **arrays)
+        units = Units(np.asarray(parameters["units"]), np.asarray(parameters["floor"]))
+        return cls(parameters, pattern, smoothed, s, units=units, **arrays)
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -108,21 +132,28 @@ class HeldPoints:
 
     def means(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
         """The means of some entries of z at rows of s."""
-        found: np.ndarray = self.features(s) @ self._linear(self.loc, self.slopes, part)
+        found: np.ndarray = self.features(s) @ self._means(part)
+        units = self.units.part(part)
+        if units.weights.any():
+            found *= np.exp(-units.logs(self.smoothed.placed.outward(s)))
         return found
+
+    def _means(self, part: slice) -> np.ndarray:
+        sizes = np.exp(self.units.part(part).logs(np.asarray(self.parameters["t"])))
+        return self._linear(self.loc[:, part] * sizes, self.slopes[:, part])
 
     def log_sds(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
         """The log sds of some entries of z at rows of s."""
         known = 0.5 * np.log(self.variance[:, part])
-        found = self.features(s) @ self._linear(known, self.stretches[:, part], slice(None))
+        found = self.features(s) @ self._linear(known, self.stretches[:, part])
         inside: np.ndarray = np.clip(found, known.min(axis=0) - WIDEST, known.max(axis=0) + WIDEST)
         return inside
 
-    def _linear(self, known: np.ndarray, slopes: np.ndarray, part: slice) -> np.ndarray:
+    def _linear(self, known: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """The coefficients of the features: a constant, slopes, and what is left at the points."""
-        rest = known[:, part] - self.s @ slopes[:, part]
+        rest = known - self.s @ slopes
         middle = np.median(rest, axis=0)
-        return np.concatenate([middle[None], slopes[:, part], rest - middle])
+        return np.concatenate([middle[None], slopes, rest - middle])
 
     def few_nodes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The first nodes s of q(theta), of low discrepancy, and their weights, of sum one."""
@@ -139,20 +170,33 @@ class HeldPoints:
 
     def moments(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of some entries of z."""
-        mean, spread = self._feature_moments
-        linear = self._linear(self.loc, self.slopes, part)
-        between = (linear * (spread @ linear)).sum(axis=0)
-        count = max(FEWEST, min(MOST, AT_ONCE // max(linear.shape[1], 1)))
-        s, weights = self.few_nodes(count)
+        width = self.loc[:, part].shape[1]
+        s, weights = self.few_nodes(max(FEWEST, min(MOST, AT_ONCE // max(width, 1))))
         within = weights @ np.exp(2 * self.log_sds(s, part))
+        if self.units.weights[:, part].any():
+            means = self.means(s, part)
+            mean = weights @ means
+            return mean, weights @ (means - mean) ** 2 + within
+        mean, spread = self._feature_moments
+        linear = self._means(part)
+        between = (linear * (spread @ linear)).sum(axis=0)
         return mean @ linear, between + within
+
+    def _log_scales(self, t: np.ndarray, s: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+        """The logs of how much wider z is than at the nearest anchor."""
+        own = self.anchors[nearest]
+        found: np.ndarray = self.log_sds(s) - 0.5 * np.log(self.variance[own])
+        if self.firm.any():
+            there = self.units.logs(np.asarray(self.parameters["t"])[own])
+            found = np.where(self.firm, there - self.units.logs(t), found)
+        return found
 
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
         s = self.smoothed.placed.inward(t)
         nearest = self.nearest(s)
         drawn = self.means(s)
-        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[self.anchors[nearest]])
+        scales = np.exp(self._log_scales(t, s, nearest))
         size = drawn.shape[1]
         if not size:
             return drawn
@@ -174,7 +218,7 @@ class HeldPoints:
             return np.zeros(len(t))
         s = self.smoothed.placed.inward(t)
         nearest = self.nearest(s)
-        scales = self.log_sds(s) - 0.5 * np.log(self.variance[self.anchors[nearest]])
+        scales = self._log_scales(t, s, nearest)
         error = (z - self.means(s)) * np.exp(-scales)
         rows, columns = self.pattern.rows, self.pattern.columns
         twice = np.where(rows == columns, 1.0, 2.0)

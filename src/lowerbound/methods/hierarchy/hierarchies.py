@@ -185,7 +185,7 @@ class Hierarchy(Walking[Found]):
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
         surface = place.surface
         family, parameters = integrated(
-            one.coordinates, one.theta, integral, surface.pattern, surface.precision, one.back
+            one.coordinates, one.theta, integral, surface.pattern, surface.precision, one
         )
         exact = stop.converged and one.is_quadratic
         notes: tuple[str, ...] = ()

@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.densities.held_points import PATTERN
+from lowerbound.family.densities.held_points import PATTERN, Units
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.numerics.smoothed import Smoothed
-from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.mixing import Mixing
+from lowerbound.methods.hierarchy.between.effect_units import effect_units
+from lowerbound.methods.hierarchy.between.foretelling import Following, following
+from lowerbound.methods.hierarchy.between.known_points import Law, Points, kernel
 from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 
 NEGLIGIBLE = 1e-6  # the probability of all cells whose points are left out
 MOST_NUMBERS = 20_000_000  # that points hold together, of laws and of precisions
-LENGTHS, NUGGET = (1.0, 1.6, 2.5, 4.0, 6.5), 1e-6  # of the kernel
-LOOKED_AT = 200  # columns by which it is chosen
 FEWEST = 12  # points, however large
 
 
@@ -33,15 +34,16 @@ def integrated(
     integral: Integral,
     pattern: Pattern,
     precision: Callable[[Solved], np.ndarray] = attrgetter("precision"),
-    back: FromLevels | None = None,
+    predictors: Predictors | None = None,
 ) -> tuple[Integrated, dict[str, Any]]:
     """The density q(theta) q(z | theta) of an integral over the hyperparameters `sites`.
 
     `precision` gives the entries of P at a point, of which it is kept for those of most mass.
-    `back` makes z of the coordinates that P is of, where these are levels.
+    `predictors` say in which units z may be, and how it is made of what P is of, if of levels.
     """
     smoothed = integral.smoothed.trimmed()
     own, solved, mixings = integral.solved, integral.solved, list[Mixing]()
+    back = None if predictors is None else predictors.back
     if back is not None:
         every = [Mixing(back.matrix(one.t)) for one in own]
         made = [
@@ -51,27 +53,44 @@ def integrated(
         fine = [n for n, one in enumerate(made) if one is not None]
         own, mixings = tuple(own[n] for n in fine), [every[n] for n in fine]
         solved = tuple(one for one in made if one is not None)
-    s = smoothed.placed.inward(np.array([one.t for one in solved]))
-    loc = np.array([one.loc for one in solved])
+    t, loc = (np.array([getattr(one, name) for one in solved]) for name in ("t", "loc"))
+    s = smoothed.placed.inward(t)
     mass = _cell_masses(smoothed, s)
     log_sds = 0.5 * np.log([one.variance for one in solved])
-    slopes, stretches = (_slopes(s, known, mass) for known in (loc, log_sds))
 
     order = np.argsort(-mass, kind="stable")
     needed = int(np.searchsorted(np.cumsum(mass[order]), 1.0 - NEGLIGIBLE)) + 1
     kept = order[: min(needed, max(FEWEST, MOST_NUMBERS // (2 * loc.shape[1] + 1)))]
     anchors = np.arange(min(len(kept), max(1, MOST_NUMBERS // max(1, len(pattern.rows)))))
-    rest = [known[kept] - s[kept] @ own for known, own in ((loc, slopes), (log_sds, stretches))]
-    inverse, lengths, shares = _kernel(s[kept], rest, mass[kept])
+
+    def law(number: int) -> Law | None:
+        entries = precision(own[number])
+        factor = pattern.factor(entries)
+        own_mixing = mixings[number] if mixings else None
+        return None if factor is None else Law(factor, entries, own_mixing)
+
+    points = Points(s, t, loc, log_sds, mass, pattern, law)
+    still = Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1]))
+    follows = Following(still, np.zeros(loc.shape[1], bool))
+    if predictors is not None and pattern.is_exact and len(solved) > t.shape[1] > 0:
+        units = effect_units(predictors, points)
+        follows = following(points, units, np.asarray(pattern.groups))
+    means = loc * np.exp(follows.units.logs(t))
+    slopes, stretches = points.slopes(means), points.slopes(log_sds)
+    rest = [(known - s @ by)[kept] for known, by in ((means, slopes), (log_sds, stretches))]
+    inverse, lengths, shares = kernel(s[kept], rest, mass[kept])
     parameters = {
         "theta": smoothed.arrays(),
-        "t": np.array([solved[number].t for number in kept]),
+        "t": t[kept],
         "loc": loc[kept],
         "precision": np.array([precision(own[n]) for n in kept[anchors]]),
         "anchors": anchors,
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
         "stretches": stretches,
+        "units": follows.units.weights,
+        "floor": follows.units.floor,
+        "firm": follows.firm,
         "inverse": inverse,
         "lengths": lengths,
         "shares": shares,
@@ -108,39 +127,3 @@ def _cell_masses(smoothed: Smoothed, s: np.ndarray) -> np.ndarray:
     """The probability of where each point is the nearest one."""
     own = ((s**2).sum(axis=1) - 2 * smoothed.nodes @ s.T).argmin(axis=1)
     return np.bincount(own, smoothed.weights, len(s))
-
-
-def _kernel(
-    s: np.ndarray, rest: Sequence[np.ndarray], mass: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The inverse kernel between points, its lengths and shares: those that predict best.
-
-    rest: (m, d) each, what slopes leave of what is known at the points, of which some columns are
-    predicted, each from the other points. An inverse of zeros leaves it at the slopes.
-    """
-    k = s.shape[1]
-    shares = np.array([1.0, 0.3, 0.1]) if k > 1 else np.array([1.0, 0.0, 0.0])
-    columns = [one[:, :: max(1, one.shape[1] // LOOKED_AT)] for one in rest]
-    known = np.concatenate(columns, axis=1)
-    known = known - np.median(known, axis=0)
-    known = known / np.maximum(np.sqrt(np.mean(known**2, axis=0)), 1e-12)
-    weights, none = mass / mass.sum(), np.zeros(len(s))
-    best = float(np.sum(weights @ known**2))
-    found = np.zeros((len(s), len(s))), np.ones(k), shares
-    for length in LENGTHS if known.size else ():
-        lengths = np.full(k, length)
-        errors, _, inverse = errors_left_out(s, known, none, lengths, shares, NUGGET)
-        if (score := float(np.sum(weights @ errors**2))) < best:
-            best, found = score, (inverse, lengths, shares)
-    return found
-
-
-def _slopes(s: np.ndarray, loc: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """The regression on s (k, d): by probability, and by all points a little."""
-    weights = mass + 1e-3 / len(mass)
-    weights = weights / weights.sum()
-    away, moved = s - weights @ s, loc - weights @ loc
-    square = (away * weights[:, None]).T @ away
-    ridge = 1e-6 * np.eye(len(square))
-    slopes: np.ndarray = np.linalg.solve(square + ridge, (away * weights[:, None]).T @ moved)
-    return slopes
