@@ -1,0 +1,226 @@
+"""Warped coordinates, for sites whose prior has no bound at an end of its support.
+
+The logit of a share that a sparse Dirichlet makes small has a long tail, which no Gaussian has: the
+law of a Beta number with the shape 0.1 is as good as exponential there. In the coordinates u with
+x = T(u), T taking normal numbers to that law, a Gaussian is exact where the posterior of x is one
+of its kind, whether by the prior or by counts. Which one it is, the slopes of log p at draws of q
+say; both bound the same evidence, so the larger ELBO tells whether it was worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+import numpy as np
+
+from lowerbound.ascent.gaussian_step import Ascent, begin
+from lowerbound.bound.draws import draw_seed, normal_draws
+from lowerbound.bound.fixed_draws import points
+from lowerbound.compiled import traced
+from lowerbound.methods.gaussian.centring import LEAST, TOLERANCE, Choice
+from lowerbound.methods.gaussian.climbing.climbs import begin_climbs, best_of, start_of
+from lowerbound.methods.gaussian.climbing.over_draws import affordable_sizes, ascend
+from lowerbound.methods.gaussian.target import Target
+from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
+from lowerbound.model import Model
+from lowerbound.model.density import strip
+from lowerbound.model.dependence import dependence, evaluator
+from lowerbound.model.program import Inspector
+from lowerbound.rewrite.skewed import LEAST_SHAPE, LogGamma, LogitBeta, Skewed
+from lowerbound.rewrite.warped import straight_table, warp_name, warp_of, warped
+
+ROUNDS = 3  # laws that are fitted, each at draws of the Gaussian before it
+UNBOUNDED = 1.0  # shapes below which a density has no bound
+GAINED = 0.1  # nats by which the last law has raised the ELBO, where another is worth its time
+SHAPES = {
+    "Dirichlet": ("concentration",),
+    "Beta": ("concentration1", "concentration0"),
+    "Gamma": ("concentration",),
+}
+
+_found: WeakKeyDictionary[Model, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def sites_to_warp(model: Model) -> tuple[str, ...]:
+    """The sites of Dirichlet, Beta and Gamma numbers of which some have a known shape below 1."""
+    if model not in _found:
+        _found[model] = _sparse(model)
+    return _found[model]
+
+
+def _sparse(model: Model) -> tuple[str, ...]:
+    names = [n for n, site in model.latent.items() if site.distribution in SHAPES]
+    if not names:
+        return ()
+
+    def shapes(latents: dict[str, Any], data: dict[str, Any]) -> dict[str, list[Any]]:
+        messages = model._messages(latents, data, None, Inspector())
+        bases: dict[str, Any] = {name: strip(messages[name]["fn"]).base for name in names}
+        return {
+            name: [getattr(base, shape) for shape in SHAPES[model.latent[name].distribution]]
+            for name, base in bases.items()
+        }
+
+    latents = {n: np.full(s.shape, 0.5) for n, s in model.latent.items()}
+    closed, form = traced(shapes, return_shape=True)(latents, model.arguments.data)
+    known = [i for i, on in enumerate(dependence(closed.jaxpr)) if not _latent(on, latents)]
+    inputs = jax.tree.leaves((latents, model.arguments.data))
+    values = dict(zip(known, evaluator(closed, known)(inputs), strict=True))
+    numbers = jax.tree.unflatten(jax.tree.structure(form), range(len(closed.out_avals)))
+    return tuple(
+        name
+        for name in names
+        if any(np.any(np.asarray(values[i]) < UNBOUNDED) for i in numbers[name] if i in values)
+    )
+
+
+def _latent(inputs: frozenset[int], latents: Mapping[str, Any]) -> bool:
+    return any(position < len(latents) for position in inputs)
+
+
+def straight_tables(model: Model, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The tables, by their names among the data, with which sites have their own coordinates."""
+    shapes = {name: _unconstrained(model, name) for name in names}
+    return {warp_name(name): straight_table(shape) for name, shape in shapes.items()}
+
+
+def _unconstrained(model: Model, name: str) -> tuple[int, ...]:
+    shape = tuple(model.latent[name].shape)
+    if model.latent[name].distribution == "Dirichlet":
+        return (*shape[:-1], shape[-1] - 1)
+    return shape
+
+
+def law_of(model: Model, name: str) -> Skewed:
+    """The kind of law that the unconstrained numbers of a site have."""
+    shape = _unconstrained(model, name)
+    if model.latent[name].distribution == "Gamma":
+        return LogGamma(np.zeros(shape))
+    if model.latent[name].distribution == "Beta":
+        return LogitBeta(np.zeros(shape))
+    return LogitBeta(np.broadcast_to(np.log(shape[-1] - np.arange(shape[-1])), shape))
+
+
+def warp(
+    choice: Choice, method: GaussianMethod, seed: int, diagonal: bool
+) -> Generator[tuple[Choice, Ascent], None, Choice]:
+    """The choice, warped as far as that raises its ELBO; where it stands is told on the way."""
+    target = choice.target
+    state, starts = choice.begun, choice.starts
+    if state is None:
+        phase = begin_climbs(target, method, seed, diagonal)
+        climbs = yield from _with(choice, phase)
+        state, starts = best_of(climbs).state, tuple(map(start_of, climbs))
+    draws = normal_draws(affordable_sizes(target, method)[0], target.size, draw_seed(seed, 0))
+    search = _Warps(choice, draws, diagonal)
+    best = yield from search.ascended(target, state)
+    straight = float(best.found.elbo)
+    for _ in range(ROUNDS):
+        before = float(best.found.elbo)
+        moved = search.moved(target, best)
+        other = yield from search.ascended(moved, search.carried(best))
+        if not float(other.found.elbo) > before + LEAST:
+            break
+        target, best = moved, other
+        if not float(best.found.elbo) > before + GAINED:
+            break
+    if target is choice.target:
+        return replace(choice, begun=best, starts=starts)
+    tables = _tables(target)
+    note = outcome(tuple(sorted(tables)), float(best.found.elbo) - straight)
+    return replace(
+        choice,
+        target=target,
+        warps=tables,
+        begun=best,
+        starts=tuple(replace(one, loc=None) for one in starts),
+        notes=(*choice.notes, note),
+    )
+
+
+class _Warps:
+    """Laws of the warped sites, each fitted at the draws of one Gaussian."""
+
+    def __init__(self, choice: Choice, draws: np.ndarray, diagonal: bool) -> None:
+        self.choice, self.draws, self.diagonal = choice, draws, diagonal
+        self.straight = choice.target
+
+    def ascended(
+        self, target: Target, state: Ascent
+    ) -> Generator[tuple[Choice, Ascent], None, Ascent]:
+        """The optimum over the draws, nearly."""
+        phase = ascend(target, self.draws, state, TOLERANCE, self.diagonal)
+        here = replace(self.choice, target=target, warps=_tables(target))
+        if target is self.straight:
+            here = self.choice
+        found, _, _ = yield from _with(here, phase)
+        return found
+
+    def moved(self, target: Target, state: Ascent) -> Target:
+        """The target by the laws whose scores are nearest to those of log p at draws of q."""
+        coordinates = target.coordinates
+        model, rows = coordinates.program(), points(self.draws, state.loc, state.root)
+        own = rows.copy()
+        for name in coordinates.warped:
+            part, shape = coordinates.part(name), coordinates.shapes[name]
+            u = rows[:, part].reshape(-1, *shape)
+            x, _ = warped(u, np.asarray(warp_of(name, target.data), float), np)
+            own[:, part] = x.reshape(len(rows), -1)
+        values, slopes = self.straight(own)
+        fine = np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+        tables = {}
+        for name in coordinates.warped:
+            part, shape = coordinates.part(name), coordinates.shapes[name]
+            law = law_of(model, name)
+            x, slope = (a[fine][:, part].reshape(-1, *shape) for a in (own, slopes))
+            least = LEAST_SHAPE[target.dtype.itemsize]
+            tables[warp_name(name)] = law.table(law.nearest(x, slope, least))
+        single = {name: table.astype(target.dtype) for name, table in tables.items()}
+        data, arguments = {**target.data, **tables}, {**target.arguments, **single}
+        return replace(target, data=data, arguments=arguments)
+
+    def carried(self, state: Ascent) -> Ascent:
+        """The Gaussian with standard numbers where the laws are those of q, as correlated as q."""
+        loc, root = np.array(state.loc, float), np.array(state.root, float)
+        for name in self.straight.coordinates.warped:
+            part = self.straight.coordinates.part(name)
+            loc[part] = 0.0
+            root[part] /= np.linalg.norm(root[part], axis=1, keepdims=True)
+        return begin(loc, root)
+
+
+def _tables(target: Target) -> dict[str, np.ndarray]:
+    return {n: np.asarray(warp_of(n, target.data)) for n in target.coordinates.warped}
+
+
+def _with(choice: Choice, phase: Generator[Ascent, None, Any]) -> Generator[Any, None, Any]:
+    while True:
+        try:
+            state = next(phase)
+        except StopIteration as end:
+            return end.value
+        yield choice, state
+
+
+def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
+    """What `explain` says of the sites that a fit may warp."""
+    if not names:
+        return ()
+    listed = ", ".join(f"'{name}'" for name in names)
+    return (
+        f"Coordinates in which Beta or Gamma numbers are Gaussian may be tried for {listed}, whose "
+        "prior has a shape below 1; those of the largest ELBO are kept.",
+    )
+
+
+def outcome(names: tuple[str, ...], gain: float) -> str:
+    """Which sites were warped, and by how many nats that was better."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return (
+        f"Warped coordinates kept for {listed}, in which Beta or Gamma numbers are Gaussian: "
+        f"{gain:+.3g} nats against logits or logs."
+    )
