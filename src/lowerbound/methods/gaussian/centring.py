@@ -276,7 +276,7 @@ class _Search:
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)
         elbo = float(state.found.elbo)
-        starts = tuple(map(start_of, climbs)) if near is None else _elsewhere(near.starts)
+        starts = tuple(map(start_of, climbs)) if near is None else elsewhere(near.starts)
         elbo = elbo if np.isfinite(elbo) else -np.inf
         return Trial(centring, elbo, best_of(climbs).state, starts)
 
@@ -342,7 +342,7 @@ def plan_note(names: Sequence[str]) -> tuple[str, ...]:
         return ()
     return (
         f"Coordinates u with z = loc + scale * u, or between u and z, may be tried for "
-        f"{_names(names)}; those of the largest ELBO are kept.",
+        f"{listed(names)}; those of the largest ELBO are kept.",
     )
 
 
@@ -352,7 +352,7 @@ def outcome(trials: Sequence[Trial], best: Trial) -> str:
     if not best.noncentred:
         others = [trial.elbo for trial in trials if trial is not best]
         below = f"{max(others) - best.elbo:+.3g} nats" if others else "no place to rest"
-        return f"Centred coordinates kept for {_names(best.centring)}; the others gave {below}."
+        return f"Centred coordinates kept for {listed(best.centring)}; the others gave {below}."
     kept = ", ".join(f"'{n}' {best.centring[n]:g}" for n in best.noncentred)
     gain = f"{best.elbo - centred[0]:+.3g} nats against" if centred else "no place to rest for"
     return (
@@ -361,10 +361,11 @@ def outcome(trials: Sequence[Trial], best: Trial) -> str:
     )
 
 
-def _names(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names of sites in a text."""
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _elsewhere(starts: tuple[Start, ...]) -> tuple[Start, ...]:
+def elsewhere(starts: tuple[Start, ...]) -> tuple[Start, ...]:
     """The record of starts in other coordinates."""
     return tuple(replace(one, loc=None) for one in starts)

@@ -9,7 +9,7 @@ say; both bound the same evidence, so the larger ELBO tells whether it was worth
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,9 +21,9 @@ from lowerbound.ascent.gaussian_step import Ascent, begin
 from lowerbound.bound.draws import draw_seed, normal_draws
 from lowerbound.bound.fixed_draws import points
 from lowerbound.compiled import traced
-from lowerbound.methods.gaussian.centring import LEAST, TOLERANCE, Choice
+from lowerbound.methods.gaussian.centring import LEAST, TOLERANCE, Choice, elsewhere, listed
 from lowerbound.methods.gaussian.climbing.climbs import begin_climbs, best_of, start_of
-from lowerbound.methods.gaussian.climbing.over_draws import affordable_sizes, ascend
+from lowerbound.methods.gaussian.climbing.over_draws import LIMIT, affordable_sizes, ascend
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.model import Model
@@ -33,7 +33,9 @@ from lowerbound.model.program import Inspector
 from lowerbound.rewrite.skewed import LEAST_SHAPE, LogGamma, LogitBeta, Skewed
 from lowerbound.rewrite.warped import straight_table, warp_name, warp_of, warped
 
+FIRST = 5  # steps in the sites' own coordinates, before any others
 ROUNDS = 3  # laws that are fitted, each at draws of the Gaussian before it
+PROMISED = 10.0  # times what a step promises: where that is too little, no more of them are made
 UNBOUNDED = 1.0  # shapes below which a density has no bound
 GAINED = 0.1  # nats by which the last law has raised the ELBO, where another is worth its time
 SHAPES = {
@@ -117,28 +119,29 @@ def warp(
         state, starts = best_of(climbs).state, tuple(map(start_of, climbs))
     draws = normal_draws(affordable_sizes(target, method)[0], target.size, draw_seed(seed, 0))
     search = _Warps(choice, draws, diagonal)
-    best = yield from search.ascended(target, state)
-    straight = float(best.found.elbo)
+    straight = yield from search.ascended(target, state, limit=FIRST)
+    best, laws = straight, target
     for _ in range(ROUNDS):
         before = float(best.found.elbo)
-        moved = search.moved(target, best)
+        moved = search.moved(laws, best)
         other = yield from search.ascended(moved, search.carried(best))
         if not float(other.found.elbo) > before + LEAST:
             break
-        target, best = moved, other
+        best, laws = other, moved
         if not float(best.found.elbo) > before + GAINED:
             break
-    if target is choice.target:
-        return replace(choice, begun=best, starts=starts)
-    tables = _tables(target)
-    note = outcome(tuple(sorted(tables)), float(best.found.elbo) - straight)
+    if laws is not target:  # as far as its own coordinates may come to that
+        straight = yield from search.ascended(target, straight, float(best.found.elbo))
+    gain = float(best.found.elbo) - float(straight.found.elbo)
+    if laws is target or not gain > LEAST:
+        return replace(choice, begun=straight, starts=starts)
     return replace(
         choice,
-        target=target,
-        warps=tables,
+        target=laws,
+        warps=_tables(laws),
         begun=best,
-        starts=tuple(replace(one, loc=None) for one in starts),
-        notes=(*choice.notes, note),
+        starts=elsewhere(starts),
+        notes=(*choice.notes, outcome(sorted(laws.coordinates.warped), gain)),
     )
 
 
@@ -150,15 +153,18 @@ class _Warps:
         self.straight = choice.target
 
     def ascended(
-        self, target: Target, state: Ascent
+        self, target: Target, state: Ascent, goal: float = -np.inf, limit: int = LIMIT
     ) -> Generator[tuple[Choice, Ascent], None, Ascent]:
-        """The optimum over the draws, nearly."""
-        phase = ascend(target, self.draws, state, TOLERANCE, self.diagonal)
+        """The optimum over the draws, nearly; less where the steps will not come to the goal."""
         here = replace(self.choice, target=target, warps=_tables(target))
         if target is self.straight:
             here = self.choice
-        found, _, _ = yield from _with(here, phase)
-        return found
+        for one in ascend(target, self.draws, state, TOLERANCE, self.diagonal, 0.0, limit):
+            yield here, one
+            state = one
+            if float(one.found.elbo + PROMISED * one.gain) < goal:
+                break
+        return state
 
     def moved(self, target: Target, state: Ascent) -> Target:
         """The target by the laws whose scores are nearest to those of log p at draws of q."""
@@ -210,17 +216,15 @@ def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
     """What `explain` says of the sites that a fit may warp."""
     if not names:
         return ()
-    listed = ", ".join(f"'{name}'" for name in names)
     return (
-        f"Coordinates in which Beta or Gamma numbers are Gaussian may be tried for {listed}, whose "
-        "prior has a shape below 1; those of the largest ELBO are kept.",
+        f"Warped coordinates, in which Beta or Gamma numbers are Gaussian, may be tried for "
+        f"{listed(names)}, with a shape below 1 in the prior; those of the largest ELBO are kept.",
     )
 
 
-def outcome(names: tuple[str, ...], gain: float) -> str:
+def outcome(names: Sequence[str], gain: float) -> str:
     """Which sites were warped, and by how many nats that was better."""
-    listed = ", ".join(f"'{name}'" for name in names)
     return (
-        f"Warped coordinates kept for {listed}, in which Beta or Gamma numbers are Gaussian: "
-        f"{gain:+.3g} nats against logits or logs."
+        f"Warped coordinates kept for {listed(names)}, in which Beta or Gamma numbers are "
+        f"Gaussian: {gain:+.3g} nats against logits or logs, as far as these were followed."
     )
