@@ -83,11 +83,11 @@ class Choice:
 
     target: Target
     centring: Mapping[str, float] = field(default_factory=dict)
-    warps: Mapping[str, np.ndarray] = field(default_factory=dict)
     begun: Ascent | None = None
     starts: tuple[Start, ...] = ()
     trials: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
+    warps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def family(self) -> UnconstrainedGaussian:

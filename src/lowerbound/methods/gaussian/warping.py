@@ -48,7 +48,10 @@ _found: WeakKeyDictionary[Model, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def sites_to_warp(model: Model) -> tuple[str, ...]:
-    """The sites of Dirichlet, Beta and Gamma numbers of which some have a known shape below 1."""
+    """The sites of Dirichlet, Beta and Gamma numbers, where some have a known shape below 1.
+
+    With large shapes the coordinates are as good as the sites' own, so that all sites join in.
+    """
     if model not in _found:
         _found[model] = _sparse(model)
     return _found[model]
@@ -59,25 +62,16 @@ def _sparse(model: Model) -> tuple[str, ...]:
     if not names:
         return ()
 
-    def shapes(latents: dict[str, Any], data: dict[str, Any]) -> dict[str, list[Any]]:
+    def shapes(latents: dict[str, Any], data: dict[str, Any]) -> list[Any]:
         messages = model._messages(latents, data, None, Inspector())
-        bases: dict[str, Any] = {name: strip(messages[name]["fn"]).base for name in names}
-        return {
-            name: [getattr(base, shape) for shape in SHAPES[model.latent[name].distribution]]
-            for name, base in bases.items()
-        }
+        bases = [strip(messages[name]["fn"]).base for name in names]
+        return [getattr(one, shape) for one in bases for shape in SHAPES[type(one).__name__]]
 
     latents = {n: np.full(s.shape, 0.5) for n, s in model.latent.items()}
-    closed, form = traced(shapes, return_shape=True)(latents, model.arguments.data)
+    closed = traced(shapes)(latents, model.arguments.data)
     known = [i for i, on in enumerate(dependence(closed.jaxpr)) if not _latent(on, latents)]
-    inputs = jax.tree.leaves((latents, model.arguments.data))
-    values = dict(zip(known, evaluator(closed, known)(inputs), strict=True))
-    numbers = jax.tree.unflatten(jax.tree.structure(form), range(len(closed.out_avals)))
-    return tuple(
-        name
-        for name in names
-        if any(np.any(np.asarray(values[i]) < UNBOUNDED) for i in numbers[name] if i in values)
-    )
+    values = evaluator(closed, known)(jax.tree.leaves((latents, model.arguments.data)))
+    return tuple(names) if any(np.any(shape < UNBOUNDED) for shape in values) else ()
 
 
 def _latent(inputs: frozenset[int], latents: Mapping[str, Any]) -> bool:
@@ -218,7 +212,7 @@ def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     return (
         f"Warped coordinates, in which Beta or Gamma numbers are Gaussian, may be tried for "
-        f"{listed(names)}, with a shape below 1 in the prior; those of the largest ELBO are kept.",
+        f"{listed(names)}: a prior has a shape below 1. Those of the largest ELBO are kept.",
     )
 
 
