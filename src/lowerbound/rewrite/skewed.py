@@ -56,7 +56,8 @@ class Skewed(ABC):
             np.where(first < 0.0, right, second),
         )
         shapes = np.stack([first / size_f, second / size_g], axis=-1)
-        return np.clip(shapes, self.least(least), MOST_SHAPE)
+        found: np.ndarray = np.clip(shapes, self.least(least), MOST_SHAPE)
+        return found
 
     def least(self, shape: float) -> np.ndarray:
         """The least shapes that a table is made of."""
@@ -125,7 +126,8 @@ class LogGamma(Skewed):
         from scipy.special import gammainc, gammaln
 
         a, y = shapes[..., 0], x + np.log(shapes[..., 1])
-        return np.where(y < SMALL, a * y - gammaln(a + 1.0), np.log(gammainc(a, np.exp(y))))
+        known = np.log(gammainc(a, np.exp(y)))
+        return np.asarray(np.where(y < SMALL, a * y - gammaln(a + 1.0), known))
 
     def log_above(self, x: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         """The incomplete Gamma function; all but its leading term far below."""
@@ -133,7 +135,7 @@ class LogGamma(Skewed):
 
         a, y = shapes[..., 0], x + np.log(shapes[..., 1])
         rest = np.log1p(-np.exp(a * y - gammaln(a + 1.0)))
-        return np.where(y < SMALL, rest, np.log(gammaincc(a, np.exp(y))))
+        return np.asarray(np.where(y < SMALL, rest, np.log(gammaincc(a, np.exp(y)))))
 
     def log_density(self, x: np.ndarray, shapes: np.ndarray) -> np.ndarray:
         """Of the log."""
@@ -150,4 +152,4 @@ def _log_beta(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     leading = a * x - np.log(a) - betaln(a, b)
     rest = np.log1p(-np.exp(-b * x - np.log(b) - betaln(a, b)))
     known = np.log(betainc(a, b, expit(x)))
-    return np.where(x < SMALL, leading, np.where(x > -SMALL, rest, known))
+    return np.asarray(np.where(x < SMALL, leading, np.where(x > -SMALL, rest, known)))

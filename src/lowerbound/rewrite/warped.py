@@ -76,7 +76,7 @@ class Sticks(ParameterFreeTransform):  # type: ignore[misc]
     def __call__(self, x: Any) -> Array:
         """The simplex."""
         logs = _log_shares(x)[0]
-        return jnp.exp(jnp.maximum(logs, jnp.log(jnp.finfo(logs.dtype).tiny)))
+        return jnp.exp(jnp.maximum(logs, np.log(np.finfo(logs.dtype).tiny)))
 
     def _inverse(self, y: Any) -> Array:
         rest = jnp.cumsum(y[..., ::-1], axis=-1)[..., ::-1][..., 1:]
