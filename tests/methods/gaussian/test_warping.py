@@ -184,6 +184,21 @@ def test_a_law_that_is_wrong_is_not_kept(monkeypatch):
     assert not fit.q.family.coordinates.warped
 
 
+def test_single_precision_has_the_same_laws():
+    mean, sd, evidence = of_rates(0.2, EVENTS)
+    fit = fitted(rates, 0.2, EVENTS, precision="float32")
+    assert abs(fit.elbo - evidence) < 0.003
+    np.testing.assert_allclose(fit.mean("p"), mean, rtol=0.01)
+    np.testing.assert_allclose(fit.sd("p"), sd, rtol=0.01)
+
+
+def test_steps_of_few_draws_are_not_what_coordinates_are_compared_by():
+    """Noisy steps take fewer draws than a covariance is known from."""
+    fit = fitted(share, 0.1, 0.9, 20, 0, kind=lb.StochasticGaussian, draws=2)
+    assert "Warped coordinates kept" in fit.notes[0]
+    assert abs(fit.elbo - of_share(0.1, 0.9, 20, 0)[2]) < 0.02
+
+
 def test_sites_without_a_small_shape_are_left_alone():
     def told(first, concentration, y):
         numpyro.sample("p", dist.Dirichlet(concentration))

@@ -24,7 +24,7 @@ from lowerbound.compiled import quickly, traced
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
-from lowerbound.methods.gaussian.climbing.over_draws import ascend, draw_sizes
+from lowerbound.methods.gaussian.climbing.over_draws import ascend, comparing
 from lowerbound.methods.gaussian.climbing.together import Climb
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
@@ -270,8 +270,7 @@ class _Search:
         else:
             climbs = [Climb(self._carried(near, own), 0)]
         best = climbs.index(best_of(climbs))
-        size = draw_sizes(self.method, own.size)[0]
-        draws = normal_draws(size, own.size, draw_seed(self.seed, 0))
+        draws = normal_draws(comparing(own, self.method), own.size, draw_seed(self.seed, 0))
         ascent = ascend(own, draws, climbs[best].state, TOLERANCE, self.diagonal)
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)

@@ -23,7 +23,7 @@ from lowerbound.bound.fixed_draws import points
 from lowerbound.compiled import traced
 from lowerbound.methods.gaussian.centring import LEAST, TOLERANCE, Choice, elsewhere, listed
 from lowerbound.methods.gaussian.climbing.climbs import begin_climbs, best_of, start_of
-from lowerbound.methods.gaussian.climbing.over_draws import LIMIT, affordable_sizes, ascend
+from lowerbound.methods.gaussian.climbing.over_draws import LIMIT, ascend, comparing
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.model import Model
@@ -32,6 +32,7 @@ from lowerbound.model.dependence import dependence, evaluator
 from lowerbound.model.program import Inspector
 from lowerbound.rewrite.skewed import LEAST_SHAPE, LogGamma, LogitBeta, Skewed
 from lowerbound.rewrite.warped import straight_table, warp_name, warp_of, warped
+from lowerbound.run.walking import told
 
 FIRST = 5  # steps in the sites' own coordinates, before any others
 ROUNDS = 3  # laws that are fitted, each at draws of the Gaussian before it
@@ -109,9 +110,9 @@ def warp(
     state, starts = choice.begun, choice.starts
     if state is None:
         phase = begin_climbs(target, method, seed, diagonal)
-        climbs = yield from _with(choice, phase)
+        climbs = yield from told(phase, lambda state: (choice, state))
         state, starts = best_of(climbs).state, tuple(map(start_of, climbs))
-    draws = normal_draws(affordable_sizes(target, method)[0], target.size, draw_seed(seed, 0))
+    draws = normal_draws(comparing(target, method), target.size, draw_seed(seed, 0))
     search = _Warps(choice, draws, diagonal)
     straight = yield from search.ascended(target, state, limit=FIRST)
     best, laws = straight, target
@@ -172,6 +173,8 @@ class _Warps:
             own[:, part] = x.reshape(len(rows), -1)
         values, slopes = self.straight(own)
         fine = np.isfinite(values) & np.isfinite(slopes).all(axis=1)
+        if not fine.any():
+            return target
         tables = {}
         for name in coordinates.warped:
             part, shape = coordinates.part(name), coordinates.shapes[name]
@@ -195,15 +198,6 @@ class _Warps:
 
 def _tables(target: Target) -> dict[str, np.ndarray]:
     return {n: np.asarray(warp_of(n, target.data)) for n in target.coordinates.warped}
-
-
-def _with(choice: Choice, phase: Generator[Ascent, None, Any]) -> Generator[Any, None, Any]:
-    while True:
-        try:
-            state = next(phase)
-        except StopIteration as end:
-            return end.value
-        yield choice, state
 
 
 def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
