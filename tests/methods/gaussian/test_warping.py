@@ -15,6 +15,7 @@ from lowerbound.methods.gaussian import warping
 from lowerbound.methods.gaussian.warping import sites_to_warp
 from lowerbound.model import trace_model
 from tests.methods.gaussian.runs import fitted
+from tests.methods.gaussian.test_interrupted import interrupted
 
 COUNTS = np.array(
     [[0.0, 0.0, 3.0, 0.0, 7.0], [0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 40.0, 1.0, 0.0, 0.0]]
@@ -182,6 +183,19 @@ def test_a_law_that_is_wrong_is_not_kept(monkeypatch):
     plain = fitted(share, 0.1, 0.9, 20, 0, noncentred=())
     assert abs(fit.elbo - plain.elbo) < 0.02
     assert not fit.q.family.coordinates.warped
+
+
+@pytest.mark.parametrize("part", [0.2, 0.4, 0.6, 0.8, 0.95])
+def test_what_is_interrupted_is_answered_in_the_coordinates_of_then(part, monkeypatch):
+    """Climbs in the sites' own coordinates, laws that are tried, and stages of draws."""
+    whole = fitted(share, 0.1, 0.9, 20, 0)
+    interrupted(monkeypatch, int(part * len(whole.history.elbo)))
+    with lb.interruptible():
+        fit = fitted(share, 0.1, 0.9, 20, 0)
+    assert fit.stop_reason.startswith("stopped: interrupted after ")
+    assert fit.elbo <= whole.elbo + 0.01
+    draws = fit.sample(1000, seed=1)["p"]
+    assert np.abs(draws.mean() - fit.mean("p")) < 0.2 * fit.sd("p")
 
 
 def test_single_precision_has_the_same_laws():
