@@ -28,6 +28,7 @@ from lowerbound.model import Model
 from lowerbound.model.supports import support_from, support_record
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.noncentred import centring, centring_name
+from lowerbound.rewrite.warped import warp_name, warp_of
 
 Sites = Mapping[str, Mapping[str, Any]]
 
@@ -46,6 +47,10 @@ def family_record(family: Variational) -> dict[str, Any]:
                 "kind": "gaussian",
                 **_coordinates_record(family.coordinates),
                 "noncentred": {n: float(centring(n, family.data)) for n in noncentred},
+                "warped": {
+                    n: np.asarray(warp_of(n, family.data))
+                    for n in sorted(family.coordinates.warped)
+                },
             }
         case Integrated():
             record = _coordinates_record(family.coordinates)
@@ -83,9 +88,10 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             transforms = tuple(biject_to(support_from(sites[n]["support"])) for n in names)
             return Conditioned(names, transforms, family_from(record["inner"], sites))
         case "gaussian":
-            centrings = record.get("noncentred", {})
-            coordinates = _coordinates(record, frozenset(centrings))
+            centrings, warps = record.get("noncentred", {}), record.get("warped", {})
+            coordinates = _coordinates(record, frozenset(centrings), frozenset(warps))
             data = {centring_name(name): np.asarray(c) for name, c in centrings.items()}
+            data |= {warp_name(name): np.asarray(table) for name, table in warps.items()}
             return UnconstrainedGaussian(coordinates, data)
         case "integrated":
             return Integrated(_coordinates(record), tuple(record["sites"]))
@@ -128,7 +134,8 @@ def with_program(family: Variational, model: Model) -> Variational:
         return family
     match family:
         case UnconstrainedGaussian():
-            coordinates = Coordinates.of(model, family.coordinates.noncentred)
+            own = family.coordinates
+            coordinates = Coordinates.of(model, own.noncentred, warped=own.warped)
             return UnconstrainedGaussian(coordinates, {**model.arguments.data, **family.data})
         case Conditioned() | ScoreProduct():
             inner = with_program(family.inner, model)
@@ -157,12 +164,15 @@ def _coordinates_record(coordinates: Coordinates) -> dict[str, Any]:
 
 
 def _coordinates(
-    record: Mapping[str, Any], noncentred: frozenset[str] = frozenset()
+    record: Mapping[str, Any],
+    noncentred: frozenset[str] = frozenset(),
+    warped: frozenset[str] = frozenset(),
 ) -> Coordinates:
     """The coordinates of a record, without a program."""
     shapes = {n: tuple(s) for n, s in record["shapes"].items()}
     supports = {n: support_from(s) for n, s in record["supports"].items()}
-    return Coordinates(None, shapes, supports, noncentred, frozenset(record.get("straight", ())))
+    straight = frozenset(record.get("straight", ()))
+    return Coordinates(None, shapes, supports, noncentred, straight, warped)
 
 
 def _block_record(block: Block) -> dict[str, Any]:

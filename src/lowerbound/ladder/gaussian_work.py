@@ -25,6 +25,7 @@ from lowerbound.methods.gaussian.unconstrained_methods import (
     Laplace,
     UnconstrainedMethod,
 )
+from lowerbound.methods.gaussian.warping import sites_to_warp
 from lowerbound.methods.grid.gaussian_inner import DRAWS
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.score.score_value import ScoreFunctions
@@ -101,6 +102,7 @@ def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> floa
     whole = counted.continuous
     if isinstance(method, GaussianMethod) and size <= MOST_TRIED and whole is not None:
         tried = sites_to_try(whole.model, method, method.chosen_rank(size) == "full")
+        tried += sites_to_warp(whole.model) if method.noncentred == "auto" else ()
     return _started(method, size) + staged + TRIED * sizes[0] * bool(tried) + MEASURE
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,9 @@ from lowerbound.model.program import (
 )
 from lowerbound.model.sites import Model
 from lowerbound.rewrite.noncentred import Affine, Decentred, affine, auxiliary, centring
+from lowerbound.rewrite.warped import warp_of, warping
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +45,9 @@ class Coordinates:
     `shapes` are the unconstrained shapes of the sites, in the order of the program; `supports`
     holds those that do not depend on other latent sites. Sites z of location and scale that are
     `noncentred` have the coordinates u = (z - loc) / scale. Sites that are `straight` are their own
-    coordinates, whatever their bounds: for laws that hardly reach these. Without a model (that of a
-    file), only values can be told, and only where every support is fixed.
+    coordinates, whatever their bounds: for laws that hardly reach these. Sites that are `warped`
+    have u with x = T(u) for unconstrained numbers x, by the tables T among the data. Without a
+    model (that of a file), only values can be told, and only where every support is fixed.
     """
 
     model: Model | None
@@ -50,10 +55,15 @@ class Coordinates:
     supports: dict[str, Constraint]
     noncentred: frozenset[str] = field(default=frozenset())
     straight: frozenset[str] = field(default=frozenset())
+    warped: frozenset[str] = field(default=frozenset())
 
     @classmethod
     def of(
-        cls, model: Model, noncentred: Collection[str] = (), straight: Collection[str] = ()
+        cls,
+        model: Model,
+        noncentred: Collection[str] = (),
+        straight: Collection[str] = (),
+        warped: Collection[str] = (),
     ) -> Coordinates:
         """Read the supports of the latent sites; each must be a continuous one."""
         for site in model.latent.values():
@@ -72,7 +82,9 @@ class Coordinates:
             for name, site in model.latent.items()
             if site.support is not None and name not in noncentred
         }
-        return cls(model, shapes, fixed, frozenset(noncentred), frozenset(straight))
+        return cls(
+            model, shapes, fixed, frozenset(noncentred), frozenset(straight), frozenset(warped)
+        )
 
     @property
     def size(self) -> int:
@@ -124,20 +136,25 @@ class Coordinates:
         args, kwargs = model.arguments.call(model._inputs(data))
         config = {name: Decentred(centring(name, data)) for name in self.noncentred}
         program = handlers.reparam(model.plain(), config=config) if config else model.plain()
-        if self.straight:
-            plain = {name: parts[name] for name in self.straight}
+        maps = {name: self._fixed(name, data) for name in (*self.straight, *self.warped)}
+        if maps:
+            plain = {name: fixed(parts[name]) for name, fixed in maps.items()}
             program = handlers.substitute(program, data=plain)
-            parts = {name: part for name, part in parts.items() if name not in plain}
+        volumes = [
+            jnp.sum(maps[name].log_abs_det_jacobian(parts[name], plain[name]))
+            for name in self.warped
+        ]
+        parts = {name: part for name, part in parts.items() if name not in maps}
         named = {auxiliary(n) if n in config else n: part for n, part in parts.items()}
         with numpyro.validation_enabled(False), model._mode():
             energy = potential_energy(program, args, kwargs, named)
-        return -jnp.asarray(energy)
+        return sum(volumes, start=-jnp.asarray(energy))
 
     def constrain(self, vector: Array, data: Mapping[str, Any]) -> dict[str, Array]:
         """The values of the latent sites at u."""
         if len(self.supports) == len(self.shapes):
             parts = self.split(vector)
-            return {n: jnp.asarray(self._fixed(n)(part)) for n, part in parts.items()}
+            return {n: jnp.asarray(self._fixed(n, data)(part)) for n, part in parts.items()}
         messages = self._at(self.split(vector), data)
         return {name: jnp.asarray(messages[name]["value"]) for name in self.shapes}
 
@@ -158,7 +175,7 @@ class Coordinates:
     def placed(self, values: Mapping[str, Array], data: Mapping[str, Any]) -> tuple[Array, Array]:
         """The vector u of given values of all latent sites, and log |dz/du| there."""
         if len(self.supports) == len(self.shapes):
-            maps = {name: self._fixed(name) for name in self.supports}
+            maps = {name: self._fixed(name, data) for name in self.supports}
         else:
             messages = self._run(data, handlers.substitute(data=dict(values)))
             maps = {name: self._bijection(messages[name], data) for name in self.shapes}
@@ -213,21 +230,23 @@ class Coordinates:
         parts = [self._bijection(site, data).inv(site["value"]) for site in wanted]
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
-    def transform(self, site: str) -> Transform | None:
+    def transform(self, site: str, data: Mapping[str, Any] = _NOTHING) -> Transform | None:
         """The bijection of a site; None when it depends on other latent sites."""
-        return self._fixed(site) if site in self.supports else None
+        return self._fixed(site, data) if site in self.supports else None
 
-    def _fixed(self, site: str) -> Any:
+    def _fixed(self, site: str, data: Mapping[str, Any]) -> Any:
         """The bijection of a site whose support is fixed."""
         if site in self.straight:
             return IdentityTransform()
+        if site in self.warped:
+            return warping(self.supports[site], warp_of(site, data))
         return biject_to(self.supports[site])
 
     def _bijection(self, message: Message, data: Mapping[str, Any]) -> Any:
         """The map from a site's part of u to its value, at the site in one run of the program."""
         name, fn = message["name"], message["fn"]
-        if name in self.straight:
-            return IdentityTransform()
+        if name in self.straight or name in self.warped:
+            return self._fixed(name, data)
         if name not in self.noncentred:
             return biject_to(fn.support)
         return affine(strip(fn).base, centring(name, data))

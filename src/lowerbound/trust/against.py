@@ -219,7 +219,7 @@ class Against:
         support: Any = coordinates.supports.get(site)
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
-        if site in coordinates.noncentred or site in coordinates.straight:
+        if site in coordinates.noncentred | coordinates.straight | coordinates.warped:
             return None
         return support if support in (constraints.real, constraints.positive) else None
 
@@ -315,4 +315,4 @@ def _target(
         return target_for(model)
     own = family.coordinates
     numbers = {n: np.asarray(a) for n, a in family.data.items() if n not in model.arguments.data}
-    return target_for(model, None, own.noncentred, numbers)
+    return target_for(model, None, own.noncentred, numbers, own.warped)

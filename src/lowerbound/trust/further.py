@@ -122,6 +122,7 @@ def _predictive(fit: Fit, judge: Against, drawn: Drawn) -> Iterator[Finding]:
     with jax.enable_x64(True):
         given = {n: jnp.asarray(a) for n, a in values.items()}
         densities = np.asarray(row_log_densities("fit", model, given)[0])
+    densities = np.broadcast_to(densities, (count, densities.shape[1]))  # without globals, of none
     out, k_hats = left_out(densities, ratios)
     weights = np.exp(ratios - ratios.max())
     seen = np.log((weights / weights.sum()) @ np.exp(densities - densities.max(axis=0)))

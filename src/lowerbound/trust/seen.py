@@ -80,7 +80,10 @@ def _bounds(judge: Against, drawn: Drawn) -> Iterator[Finding]:
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
         if support is constraints.positive:
-            spread = drawn.vectors[:, coordinates.part(site)].std(axis=0)
+            logs = drawn.vectors[:, coordinates.part(site)]
+            if site in coordinates.warped:
+                logs = np.log(judge.values(drawn.vectors)[site].reshape(logs.shape))
+            spread = logs.std(axis=0)
             if spread.size and spread.max() > LOOSE:
                 text = f"'{site}' is not kept away from 0: the sd of its log is {spread.max():.1f}."
                 yield Finding("boundary", text, site, float(spread.max()))

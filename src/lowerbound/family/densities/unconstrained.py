@@ -121,7 +121,7 @@ class UnconstrainedGaussian:
         def both(parameters: Parameters, data: Mapping[str, Any]) -> tuple[Array, Array]:
             if site in self.coordinates.noncentred:
                 return self._given_parents(parameters, data, site, DRAWS).moments()
-            transform = self.coordinates.transform(site)
+            transform = self.coordinates.transform(site, data)
             transform = None if transform is None else elementwise(transform)
             if transform is None:
                 return self._average(parameters, data, site)
@@ -143,8 +143,7 @@ class UnconstrainedGaussian:
 
             mixture: Distribution = self._call(("marginal", site), mixed, parameters)
             return mixture
-        transform = self.coordinates.transform(site)
-        if transform is None:
+        if self.coordinates.transform(site, self.data) is None:
             raise NoMarginalError(
                 f"The support of site '{site}' depends on other latent sites, so its marginal "
                 "under a Gaussian on the unconstrained space has no closed form",
@@ -152,7 +151,7 @@ class UnconstrainedGaussian:
             )
 
         def law(parameters: Parameters, data: Mapping[str, Any]) -> Distribution:
-            return self._marginal(parameters, site, transform)
+            return self._marginal(parameters, site, self.coordinates.transform(site, data))
 
         if "own" in parameters:  # what belongs to which row decides the form of the law
             with jax.enable_x64(True):
@@ -197,7 +196,7 @@ class UnconstrainedGaussian:
         self, parameters: Parameters, data: Mapping[str, Any], site: str
     ) -> tuple[Array, Array]:
         """The moments of a site whose entries are transformed together, over even draws."""
-        transform = self.coordinates.transform(site)
+        transform = self.coordinates.transform(site, data)
         if "own" in parameters:
             return self._sampled(parameters, data, site)
         part, shape = slice(None), self.coordinates.shapes[site]

@@ -12,15 +12,17 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import ClassVar
 
+import numpy as np
+
 from lowerbound.ascent.gaussian_step import Ascent
 from lowerbound.bound.restricted import reason
 from lowerbound.cost import allowance
 from lowerbound.family.q import Q
 from lowerbound.methods.coordinate.begin import given_values
+from lowerbound.methods.gaussian import warping
 from lowerbound.methods.gaussian.centring import (
     MOST_TRIED,
     Choice,
-    as_named,
     choose,
     named_sites,
     plan_note,
@@ -35,10 +37,13 @@ from lowerbound.methods.gaussian.climbing.climbs import (
 )
 from lowerbound.methods.gaussian.climbing.over_draws import LIMIT
 from lowerbound.methods.gaussian.reached import Reached, Rooted, optima, table
+from lowerbound.methods.gaussian.target import target_for
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod, dimension
+from lowerbound.methods.gaussian.warping import sites_to_warp, straight_tables, warp
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, plan_of_gaussian
 from lowerbound.result.posterior import History
+from lowerbound.rewrite.noncentred import centring_name
 from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking, told
@@ -110,14 +115,29 @@ class GaussianAscent(Walking[Reached]):
             return ()
         return sites_to_try(model, self.method, self.rank == "full")
 
+    @cached_property
+    def warped(self) -> tuple[str, ...]:
+        """The sites that may be warped."""
+        named = self.method.noncentred != "auto"
+        if not self.compares or self.size > MOST_TRIED or named:
+            return ()
+        return sites_to_warp(self.problem.model)
+
     def coordinates(self) -> Generator[Standing[Reached], None, Choice]:
         """The coordinates that the method names, or those of the largest ELBO."""
-        model, method = self.problem.model, self.method
-        if not self.tried:
-            return as_named(model, method, self.dtype)
-        full, seed = self.rank == "full", self.problem.seed
-        search = choose(model, method, self.tried, not full, self.dtype, seed)
-        return (yield from told(search, lambda best: Standing(self.rooted(best, best.begun))))
+        model, method, names = self.problem.model, self.method, self.tried
+        numbers = {centring_name(name): np.zeros(()) for name in names}
+        numbers |= straight_tables(model, self.warped)
+        names = names or named_sites(model, method)
+        target = target_for(model, self.dtype, names, numbers, self.warped)
+        choice, independent, seed = Choice(target), self.rank != "full", self.problem.seed
+        if self.tried:
+            search = choose(target, method, names, independent, seed)
+            choice = yield from told(search, lambda best: Standing(self.rooted(best, best.begun)))
+        if self.warped:
+            bending = warp(choice, method, seed, independent)
+            choice = yield from told(bending, lambda best: self.standing(*best))
+        return choice
 
     def begun(
         self, choice: Choice
@@ -156,7 +176,8 @@ class GaussianAscent(Walking[Reached]):
         residuals = self.problem.joint.structure.residuals
         plan = plan_of_gaussian(model, f"Gaussian ({shape}, d = {self.size})", residuals)
         rows = tuple(replace(row, update=self.update) for row in plan.rows)
-        return replace(plan, rows=rows, notes=(*plan.notes, *plan_note(self.tried)))
+        notes = (*plan_note(self.tried), *warping.plan_note(self.warped))
+        return replace(plan, rows=rows, notes=(*plan.notes, *notes))
 
 
 def finite(elbo: float) -> float:

@@ -24,9 +24,9 @@ from lowerbound.compiled import quickly, traced
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbing.climbs import Start, begin_climbs, best_of, start_of
-from lowerbound.methods.gaussian.climbing.over_draws import ascend, draw_sizes
+from lowerbound.methods.gaussian.climbing.over_draws import ascend, comparing
 from lowerbound.methods.gaussian.climbing.together import Climb
-from lowerbound.methods.gaussian.target import Target, target_for
+from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import GaussianMethod
 from lowerbound.model import Model, Site
 from lowerbound.model.density import strip
@@ -39,6 +39,7 @@ from lowerbound.rewrite.noncentred import (
     centring_name,
     location_scale,
 )
+from lowerbound.rewrite.warped import warp_name
 
 R = TypeVar("R")
 MOST_TRIED = 1000  # the largest dimension in which coordinates are compared
@@ -76,7 +77,8 @@ class Trial:
 class Choice:
     """The coordinates of a fit: its target, the centring that was chosen, and how that went.
 
-    begun, starts: the best start, and the record of all, where these have been made.
+    begun, starts: the best start, and the record of all, where these have been made. warps: the
+    tables of the sites that are warped.
     """
 
     target: Target
@@ -85,40 +87,36 @@ class Choice:
     starts: tuple[Start, ...] = ()
     trials: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
+    warps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def family(self) -> UnconstrainedGaussian:
-        """The Gaussians in these coordinates; wholly centred sites are as though never tried."""
-        target = self.target
-        if not self.centring:
+        """The Gaussians in these coordinates.
+
+        Sites that are wholly centred, or not warped, are as though never tried.
+        """
+        target, warps = self.target, self.warps
+        if not self.centring and warps.keys() == target.coordinates.warped:
             return UnconstrainedGaussian(target.coordinates, target.data, target.compiled)
         kept = {name: c for name, c in self.centring.items() if c < 1.0}
         numbers = {centring_name(name): np.asarray(c) for name, c in kept.items()}
-        compiled = target.compiled.setdefault(("centring", tuple(kept)), {})
+        numbers |= {warp_name(name): table for name, table in warps.items()}
+        compiled = target.compiled.setdefault(("kept", tuple(kept), tuple(warps)), {})
         model = target.coordinates.program()
         data = {**model.arguments.data, **numbers}
-        return UnconstrainedGaussian(Coordinates.of(model, tuple(kept)), data, compiled)
+        coordinates = Coordinates.of(model, tuple(kept), warped=tuple(warps))
+        return UnconstrainedGaussian(coordinates, data, compiled)
 
 
 def choose(
-    model: Model,
-    method: GaussianMethod,
-    names: Sequence[str],
-    diagonal: bool,
-    dtype: np.dtype[Any],
-    seed: int,
+    target: Target, method: GaussianMethod, names: Sequence[str], diagonal: bool, seed: int
 ) -> Generator[Choice, None, Choice]:
     """The coordinates of some sites with the largest ELBO; the best so far is told on the way."""
-    target = target_for(model, dtype, names, {centring_name(n): np.zeros(()) for n in names})
     target.prepare()
     search = _Search(target, method, seed, diagonal)
-    partly = [n for n in names if not _matrix(model.latent[n])]
+    latent = target.coordinates.program().latent
+    partly = [n for n in names if not _matrix(latent[n])]
     return (yield from search.run(names, partly))
-
-
-def as_named(model: Model, method: GaussianMethod, dtype: np.dtype[Any]) -> Choice:
-    """The coordinates that the method names, the sites' own where it names none."""
-    return Choice(target_for(model, dtype, named_sites(model, method)))
 
 
 def sites_to_try(model: Model, method: GaussianMethod, full: bool) -> tuple[str, ...]:
@@ -272,13 +270,12 @@ class _Search:
         else:
             climbs = [Climb(self._carried(near, own), 0)]
         best = climbs.index(best_of(climbs))
-        size = draw_sizes(self.method, own.size)[0]
-        draws = normal_draws(size, own.size, draw_seed(self.seed, 0))
+        draws = normal_draws(comparing(own, self.method), own.size, draw_seed(self.seed, 0))
         ascent = ascend(own, draws, climbs[best].state, TOLERANCE, self.diagonal)
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)
         elbo = float(state.found.elbo)
-        starts = tuple(map(start_of, climbs)) if near is None else _elsewhere(near.starts)
+        starts = tuple(map(start_of, climbs)) if near is None else elsewhere(near.starts)
         elbo = elbo if np.isfinite(elbo) else -np.inf
         return Trial(centring, elbo, best_of(climbs).state, starts)
 
@@ -344,7 +341,7 @@ def plan_note(names: Sequence[str]) -> tuple[str, ...]:
         return ()
     return (
         f"Coordinates u with z = loc + scale * u, or between u and z, may be tried for "
-        f"{_names(names)}; those of the largest ELBO are kept.",
+        f"{listed(names)}; those of the largest ELBO are kept.",
     )
 
 
@@ -354,7 +351,7 @@ def outcome(trials: Sequence[Trial], best: Trial) -> str:
     if not best.noncentred:
         others = [trial.elbo for trial in trials if trial is not best]
         below = f"{max(others) - best.elbo:+.3g} nats" if others else "no place to rest"
-        return f"Centred coordinates kept for {_names(best.centring)}; the others gave {below}."
+        return f"Centred coordinates kept for {listed(best.centring)}; the others gave {below}."
     kept = ", ".join(f"'{n}' {best.centring[n]:g}" for n in best.noncentred)
     gain = f"{best.elbo - centred[0]:+.3g} nats against" if centred else "no place to rest for"
     return (
@@ -363,10 +360,11 @@ def outcome(trials: Sequence[Trial], best: Trial) -> str:
     )
 
 
-def _names(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names of sites in a text."""
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _elsewhere(starts: tuple[Start, ...]) -> tuple[Start, ...]:
+def elsewhere(starts: tuple[Start, ...]) -> tuple[Start, ...]:
     """The record of starts in other coordinates."""
     return tuple(replace(one, loc=None) for one in starts)

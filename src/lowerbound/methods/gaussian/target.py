@@ -219,33 +219,36 @@ def target_for(
     dtype: np.dtype[Any] | None = None,
     noncentred: Collection[str] = (),
     numbers: Mapping[str, np.ndarray] = MappingProxyType({}),
+    warped: Collection[str] = (),
 ) -> Target:
     """The target of a model, traced once; equal programs share what is compiled, whatever the data.
 
-    `numbers` join the data: how far the sites that are not centred are so.
+    `numbers` join the data: how far the sites that are not centred are so, and the tables of those
+    that are warped.
     """
     dtype = np.dtype(float) if dtype is None else dtype
     data = {**model.arguments.data, **numbers}
     arguments = {name: _in_dtype(array, dtype) for name, array in data.items()}
     shapes = tuple(sorted((name, np.shape(array)) for name, array in numbers.items()))
     known: dict[object, Target] = model.findings.setdefault("targets", {})
-    own = dtype, frozenset(noncentred), shapes
-    found = known.get(own) or _target(model, dtype, noncentred, arguments)
+    own = dtype, frozenset(noncentred), frozenset(warped), shapes
+    found = known.get(own)
+    if found is None:
+        found = _target(Coordinates.of(model, noncentred, warped=warped), dtype, arguments)
     if found.counts.batch * found.counts.numbers <= ROUGHLY:  # whatever memory there is
         known[own] = found
     return replace(found, data=data, arguments=arguments)
 
 
-def _target(
-    model: Model, dtype: np.dtype[Any], noncentred: Collection[str], arguments: dict[str, Any]
-) -> Target:
+def _target(coordinates: Coordinates, dtype: np.dtype[Any], arguments: dict[str, Any]) -> Target:
     """The target of a model, traced for data of such shapes."""
-    coordinates = Coordinates.of(model, noncentred)
+    model, noncentred = coordinates.program(), coordinates.noncentred
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
         closed = abreast(traced(coordinates.log_density)(vector, arguments))
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
+    key += str(sorted(coordinates.warped))
     compiled = _programs.of(key, dict)
     largest = max((int(np.size(a)) for a in arguments.values()), default=1)
     operations, computed = equations(closed.jaxpr), numbers_computed(closed.jaxpr)

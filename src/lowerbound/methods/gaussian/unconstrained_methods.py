@@ -116,7 +116,8 @@ class Gaussian(GaussianMethod):
         values.
     noncentred: the sites of location and scale, e.g. ("theta",), that have coordinates u with
         theta = loc + scale * u; "auto" tries these, and some between u and theta, for sites with a
-        latent scale, and keeps what raises the ELBO (up to 200 dimensions, or with a given rank
+        latent scale, and for sparse Dirichlet, Beta and Gamma sites coordinates in which such laws
+        are Gaussian; it keeps what raises the ELBO (up to 200 dimensions, or with a given rank
         1000).
 
     >>> fit = lb.fit(coin, y, method=lb.Gaussian())

@@ -64,17 +64,36 @@ def draw_sizes(method: UnconstrainedMethod, dimension: int) -> list[int]:
                 f"Expected more than {2 * dimension}, twice the dimension, or None."
             )
         return [wanted + wanted % 2]
+    return _by_default(dimension)
+
+
+def _by_default(dimension: int) -> list[int]:
     least = LEAST_DRAWS
     while least < 4 * dimension:
         least *= 2
     return [least * 4**stage for stage in range(MOST_STAGES)]
 
 
+def comparing(target: Target, method: UnconstrainedMethod) -> int:
+    """The draws over which coordinates are compared: those of the method, where they whiten.
+
+    Noisy steps are content with fewer.
+    """
+    wanted, enough = method.draws, 2 * target.size
+    if wanted is not None and wanted > enough:
+        return draw_sizes(method, target.size)[0]
+    return _affordable(target, _by_default(target.size))[0]
+
+
 def affordable_sizes(target: Target, method: UnconstrainedMethod) -> list[int]:
     """Numbers of draws, stage by stage; fewer where a point is so dear that few steps are left."""
     sizes = draw_sizes(method, target.size)
+    return sizes if method.draws is not None else _affordable(target, sizes)
+
+
+def _affordable(target: Target, sizes: list[int]) -> list[int]:
     least = max(4 * target.size, FEWEST_DRAWS)
-    while method.draws is None and sizes[0] >= 2 * least:
+    while sizes[0] >= 2 * least:
         if target.seconds(SOME_STEPS * sizes[0]) <= allowance().left:
             break
         sizes = [size // 2 for size in sizes]

@@ -66,7 +66,7 @@ def factor_response(fit: Fit, view: Against, draws: int, seed: int) -> Found:
             "Use lb.correct(fit, 'psis'), or 'nuts'.",
         )
     system = _System(engine, arrays, naturals)
-    own = OwnScales.of(view.coordinates)(vectors)
+    own = OwnScales.of(view.coordinates, view.target.data)(vectors)
 
     def combined(means: np.ndarray) -> Regressed:
         return regressed(engine.family, view.coordinates, naturals, arrays, values, own, means)

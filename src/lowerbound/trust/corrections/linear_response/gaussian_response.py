@@ -90,7 +90,7 @@ def gaussian_response(view: Against) -> Moved:
         "full": "covariances by linear response of means and covariances",
         "location": "covariances by linear response of the means at the shape of q",
     }[kind]
-    scales = OwnScales.of(view.coordinates)
+    scales = OwnScales.of(view.coordinates, view.target.data)
     sds = np.sqrt(np.diag(before))
     nodes, weights = np.linspace(-8.0, 8.0, 129), np.exp(-0.5 * np.linspace(-8.0, 8.0, 129) ** 2)
     weights = weights / weights.sum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from lowerbound.family.densities.unconstrained import elementwise, is_identity
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.warped import warp_name, warp_of
 
 STEPS = 60
 CLOSE = 1e-8  # relative errors of mean and sd
@@ -25,13 +26,15 @@ class OwnScales:
     parts: tuple[tuple[slice, Map], ...]
 
     @classmethod
-    def of(cls, coordinates: Coordinates) -> OwnScales:
-        """Read the supports."""
+    def of(cls, coordinates: Coordinates, data: Mapping[str, Any]) -> OwnScales:
+        """Read the supports, and the tables of warped sites among the data."""
         parts = []
+        flat = {warp_name(n): np.asarray(warp_of(n, data)) for n in coordinates.warped}
+        flat = {n: table.reshape(-1, *table.shape[-2:]) for n, table in flat.items()}
         for site in coordinates.shapes:
             transform = None
             if site not in coordinates.noncentred:
-                transform = coordinates.transform(site)
+                transform = coordinates.transform(site, flat)
             single = None if transform is None else elementwise(transform)
             if single is not None and not is_identity(single):
                 parts.append((coordinates.part(site), single))

@@ -51,7 +51,7 @@ def responded(fit: Fit, view: Against, draws: int, seed: int) -> Improved:
     found = factor_response(fit, view, draws, seed)
     unit = (found.vectors - found.vectors.mean(axis=0)) / found.vectors.std(axis=0)
     weights = np.full(len(unit), 1.0 / len(unit))
-    level, width = OwnScales.of(view.coordinates).matched(
+    level, width = OwnScales.of(view.coordinates, view.target.data).matched(
         unit, weights, found.vectors.mean(axis=0), found.mean, np.sqrt(np.diag(found.after))
     )
     vectors = level + width * reordered(unit, _correlation(found.after), seed)
