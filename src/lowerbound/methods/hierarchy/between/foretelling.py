@@ -18,8 +18,8 @@ import numpy as np
 from lowerbound.family.densities.held_points import Units
 from lowerbound.methods.hierarchy.between.known_points import Law, Points
 
-LOOKED_AT, PROBES = 12, 8  # points that are foretold, and draws at each
-MOST, FEWER = 100_000, 4  # entries of the precision beyond which these are fewer
+LOOKED_AT, PROBES = 24, 6  # points that are foretold, and draws at each
+MOST, FEWER = 100_000, (2, 4)  # entries of the precision beyond which these are fewer
 WIDEST = 20.0  # log of how much wider or narrower a number may be
 GAIN = 0.02  # relatively, that another choice is to be better by
 
@@ -45,7 +45,7 @@ def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Follo
 
     It is one for all numbers of a site; sites: the number of the site of each of them.
     """
-    foretold, size = _Foretold(points, ways), len(sites)
+    foretold, size = _Foretold(points, ways, sites), len(sites)
     chosen = _Choice(np.zeros(size, int), np.zeros(size, bool))
     least = foretold.miss(chosen)
     for part in (np.ones(size, bool), *(sites == site for site in np.unique(sites))):
@@ -82,6 +82,16 @@ class _Foretold:
 
     points: Points
     ways: Sequence[Units]
+    sites: np.ndarray
+
+    @cached_property
+    def _nearest(self) -> np.ndarray:
+        """The nearest other point of each."""
+        s = self.points.s
+        squares = (s**2).sum(axis=1)
+        distance = squares[:, None] + squares - 2.0 * s @ s.T
+        np.fill_diagonal(distance, np.inf)
+        return np.asarray(distance.argmin(axis=1))
 
     @cached_property
     def _errors(self) -> np.ndarray:
@@ -100,16 +110,13 @@ class _Foretold:
 
     @cached_property
     def _pairs(self) -> list[_Pair]:
-        """Some points of most mass, and some others, each with the nearest one."""
+        """Some points, as they have mass, each with the nearest other one."""
         points, rng, found = self.points, np.random.default_rng(0), []
         many = len(points.pattern.rows) > MOST
-        count, probes = (FEWER, FEWER) if many else (LOOKED_AT, PROBES)
-        order = np.argsort(-points.mass, kind="stable")
-        middle, far = order[: count // 2], order[count // 2 :]
-        for here in (*middle, *rng.permutation(far)[: count - len(middle)]):
-            distance = ((points.s - points.s[here]) ** 2).sum(axis=1)
-            distance[here] = np.inf
-            other = int(distance.argmin())
+        count, probes = FEWER if many else (LOOKED_AT, PROBES)
+        share = (points.mass + 1e-12) / (points.mass + 1e-12).sum()
+        for here in rng.choice(len(share), min(count, len(share)), replace=False, p=share):
+            other = int(self._nearest[here])
             true, near = points.law(int(here)), points.law(other)
             if true is not None and near is not None and other != here:
                 noise = rng.standard_normal((probes, points.loc.shape[1]))
@@ -125,16 +132,24 @@ class _Foretold:
         return Units(weights, floor)
 
     def miss(self, choice: _Choice) -> float:
-        """Divergences of the laws from what is foretold, of which logarithms are averaged."""
-        points, found, numbers = self.points, [], np.arange(len(choice.way))
-        sizes = self.units(choice).logs(points.t)
+        """Divergences of the laws from what is foretold, of which logarithms are averaged.
+
+        Of all of z, and of the numbers of each site by themselves: what is told closely together
+        counts for most in the one, and tails of single numbers in the other.
+        """
+        points, numbers = self.points, np.arange(len(choice.way))
+        sizes, together, alone = self.units(choice).logs(points.t), [], []
         for pair in self._pairs:
             here, other = pair.here, pair.other
-            fixed = sizes[other] - sizes[here]
-            ratio = self._log_sds[here] - points.log_sds[other]
+            fixed, ratio = sizes[other] - sizes[here], self._log_sds[here] - points.log_sds[other]
             log_scale = np.clip(np.where(choice.firm, fixed, ratio), -WIDEST, WIDEST)
-            away = self._errors[choice.way, here, numbers] + np.exp(log_scale) * pair.drawn
-            squares = pair.true.squares(away, points.pattern)
-            nats = 0.5 * float(squares.mean()) - float(log_scale.sum()) + pair.constant
-            found.append(np.log1p(max(nats, 0.0)))
-        return float(np.mean(found)) if found else 0.0
+            error = self._errors[choice.way, here, numbers]
+            squares = pair.true.squares(error + np.exp(log_scale) * pair.drawn, points.pattern)
+            together.append(0.5 * squares.mean() - log_scale.sum() + pair.constant)
+            wider = log_scale + points.log_sds[other] - points.log_sds[here]
+            square = np.exp(2.0 * wider) + (error * np.exp(-points.log_sds[here])) ** 2
+            alone.append(np.bincount(self.sites, 0.5 * (square - 1.0) - wider))
+        if not together:
+            return 0.0
+        found = (np.log1p(np.maximum(nats, 0.0)).mean() for nats in (together, alone))
+        return float(sum(found))
