@@ -109,6 +109,9 @@ def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) 
         return case.tried(name, "no site sets a scale or a shape")
     if found.size < LEAST:
         return case.tried(name, f"given {listed(found.theta)}, hardly anything is left")
+    if _as_well_together(case, found):
+        reason = f"all {found.size + found.dimension} numbers together are a small Gaussian"
+        return case.tried(name, f"{reason}, where rows need sums over several predictors each")
     surface_for(case.problem, found)
     how = "exactly" if found.is_quadratic else "by quadrature"
     return case.tried(
@@ -117,6 +120,16 @@ def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) 
         f"of {found.size} numbers with a sparse precision, {how}",
         Integrated(sites=tuple(sites) or None),
     )
+
+
+def _as_well_together(case: Case, found: Predictors) -> bool:
+    """Whether z has hardly more numbers than predictors that meet in a row, and no scale.
+
+    Sums over the predictors of every row are then sums over z, as often as there are rows.
+    """
+    meeting = found.joint.clusters.shape[1] if len(found.joint.clusters) else 0
+    setters = set(scale_setters(case.model)) & set(found.theta)
+    return found.size <= 2 * meeting and not setters
 
 
 def _scales(case: Case) -> list[str]:

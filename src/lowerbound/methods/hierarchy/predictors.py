@@ -46,7 +46,7 @@ NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
-ALONG = 7  # nodes of a way along which slopes are integrated
+ALONG = 5  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
