@@ -127,7 +127,7 @@ def _as_well_together(case: Case, found: Predictors) -> bool:
 
     Sums over the predictors of every row are then sums over z, as often as there are rows.
     """
-    meeting = found.joint.clusters.shape[1] if len(found.joint.clusters) else 0
+    meeting = found.joint.clusters.shape[1] if found.meet else 0
     setters = set(scale_setters(case.model)) & set(found.theta)
     return found.size <= 2 * meeting and not setters
 

@@ -201,6 +201,16 @@ class Predictors:
         return Normals(mean, sd, covariances(self.joint, variance))
 
     @property
+    def nodes(self) -> int:
+        """How many nodes an expectation is summed over."""
+        return self._rule.used
+
+    @property
+    def meet(self) -> bool:
+        """Whether several predictors meet in one term."""
+        return len(self.joint.clusters) > 0
+
+    @property
     def _rule(self) -> Rule:
         if self.is_quadratic:
             return rule(1, 2)
