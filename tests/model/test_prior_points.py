@@ -26,3 +26,9 @@ def test_a_median_that_is_worlds_below_the_mean_gives_way_to_it():
 def test_a_mean_that_is_worlds_above_the_median_does_not():
     law = dist.LogNormal(0.0, 10.0)
     assert quantile(law, NONE) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("law", [dist.Gamma(0.01, 0.01), dist.Beta(2.0, 6.0)])
+def test_quantiles_that_have_to_be_searched_for_are_not(law, monkeypatch):
+    monkeypatch.setattr(type(law), "icdf", lambda *_: pytest.fail("asked for a quantile"))
+    assert quantile(law, NONE) == pytest.approx(float(law.mean), rel=1e-6)

@@ -203,7 +203,7 @@ class Predictors:
     @property
     def nodes(self) -> int:
         """How many nodes an expectation is summed over."""
-        return self._rule.used
+        return int(self._rule.used)
 
     @property
     def meet(self) -> bool:
