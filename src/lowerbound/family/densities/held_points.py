@@ -1,7 +1,9 @@
 """Points of hyperparameters with the Gaussian of z at each, and what lies between them.
 
 Means and log sds of z are linear in features of s, the standardised hyperparameters: a constant, s
-itself, and a kernel through the points. The correlations are those of the nearest anchor.
+itself, and a kernel through the points. The correlations are those of the nearest anchor. Where
+these are strong, the sds are too: sums of effects may be known far better than each of them, and
+would not be if every effect were made wider or narrower by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
 WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
 FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
+LEANING = 0.3  # log of how much an sd may change by itself, where half of it is its own
 AT_ONCE = 2**22  # numbers of draws that are coloured together
 
 
@@ -147,12 +150,37 @@ class HeldPoints:
         within = weights @ np.exp(2 * self.log_sds(s, part))
         return mean @ linear, between + within
 
+    @cached_property
+    def _most_change(self) -> np.ndarray:
+        """How far log sds may be from those of an anchor, (a, d).
+
+        Of an sd that is its own, not shared with others, any; else as little as keeps the sd given
+        all others, P_ii^-1/2, from being drowned.
+        """
+        variance = self.variance[self.anchors]
+        if "mixing" in self.parameters:  # P is one of other numbers
+            return np.full(variance.shape, np.inf)
+        rows, columns = self.pattern.rows, self.pattern.columns
+        diagonal = rows == columns
+        own = np.ones_like(variance)
+        alone = self.precision[:, diagonal] * variance[:, rows[diagonal]]
+        own[:, rows[diagonal]] = np.minimum(1.0 / np.sqrt(np.maximum(alone, 1.0)), 1.0 - 1e-9)
+        most: np.ndarray = LEANING * own**2 / (1.0 - own)
+        return most
+
+    def _log_scales(self, s: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+        """The log sds of z at rows of s, less those at the nearest anchors."""
+        away = self.log_sds(s) - 0.5 * np.log(self.variance[self.anchors[nearest]])
+        most = self._most_change[nearest]
+        found: np.ndarray = np.clip(away, -most, most)
+        return found
+
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
         s = self.smoothed.placed.inward(t)
         nearest = self.nearest(s)
         drawn = self.means(s)
-        scales = np.exp(self.log_sds(s)) / np.sqrt(self.variance[self.anchors[nearest]])
+        scales = np.exp(self._log_scales(s, nearest))
         size = drawn.shape[1]
         if not size:
             return drawn
@@ -174,7 +202,7 @@ class HeldPoints:
             return np.zeros(len(t))
         s = self.smoothed.placed.inward(t)
         nearest = self.nearest(s)
-        scales = self.log_sds(s) - 0.5 * np.log(self.variance[self.anchors[nearest]])
+        scales = self._log_scales(s, nearest)
         error = (z - self.means(s)) * np.exp(-scales)
         rows, columns = self.pattern.rows, self.pattern.columns
         twice = np.where(rows == columns, 1.0, 2.0)
