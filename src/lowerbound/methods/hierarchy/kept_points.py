@@ -20,6 +20,7 @@ from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevel
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 
+HOPELESS = 100.0  # nats below the best point, where a solution may be no solution at all
 NEGLIGIBLE = 1e-6  # the probability of all cells whose points are left out
 MOST_NUMBERS = 20_000_000  # that points hold together, of laws and of precisions
 LENGTHS, NUGGET = (1.0, 1.6, 2.5, 4.0, 6.5), 1e-6  # of the kernel
@@ -41,7 +42,9 @@ def integrated(
     `back` makes z of the coordinates that P is of, where these are levels.
     """
     smoothed = integral.smoothed.trimmed()
-    own, solved, mixings = integral.solved, integral.solved, list[Mixing]()
+    least = max(one.value for one in integral.solved) - HOPELESS
+    own = tuple(one for one in integral.solved if one.value > least)
+    solved, mixings = own, list[Mixing]()
     if back is not None:
         every = [Mixing(back.matrix(one.t)) for one in own]
         made = [
