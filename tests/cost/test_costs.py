@@ -163,6 +163,19 @@ def test_an_allowance_is_that_of_the_outermost_or_less():
     assert allowance().spent == 0.0
 
 
+def test_what_is_left_for_later_work_is_all_its_own():
+    """After 90 of 100 seconds, ten are left; as yet the later work has spent none of them."""
+    watch = SimpleNamespace(own_seconds=90.0)
+    with at_most(100.0, watch):
+        assert allowance().left == 10.0
+        assert allowance().spent == 0.0
+        watch.own_seconds = 95.0
+        assert allowance().spent == 0.5
+        watch.own_seconds = 100.0
+        assert allowance().over
+        assert allowance().reason == "the 100 s that an automatic fit may take"
+
+
 def test_a_gaussian_stops_with_the_reason_when_its_time_is_over(monkeypatch):
     monkeypatch.setattr(importlib.import_module("lowerbound.api"), "AFFORDABLE", 1e-3)
     with pytest.warns(ConvergenceWarning, match="the 0.001 s that an automatic fit may take") as w:

@@ -126,3 +126,44 @@ def test_a_real_number_that_meets_the_scale_of_the_data_is_integrated():
     whole = lb.fit(volatility, y, method=lb.Gaussian())
     assert fit.method == "Integrated()"
     assert fit.elbo > whole.elbo - 2 * whole.elbo_error
+
+
+def abilities(n, y):
+    """Probabilities with a Beta law, of which only its two hyperparameters are scalars."""
+    centre = numpyro.sample("centre", dist.Beta(1.0, 1.0))
+    size = numpyro.sample("size", dist.Gamma(1.0, 0.05))
+    with numpyro.plate("people", len(y)):
+        p = numpyro.sample("p", dist.Beta(1.0 + centre * size, 1.0 + (1.0 - centre) * size))
+        numpyro.sample("y", dist.Binomial(n, p), obs=y)
+
+
+def marks(x, y):
+    """Ordered marks: all cut points and the slope meet in every row."""
+    slope = numpyro.sample("slope", dist.Normal(0.0, 2.0))
+    spread = numpyro.sample("spread", dist.Uniform(0.01, 50.0))
+    cuts = jnp.array([-1.0, *(numpyro.sample(f"c{k}", dist.Normal(k, 1.0)) for k in (0, 1)), 2.0])
+    below = dist.Normal(slope * x[:, None], spread).cdf(cuts)
+    ones = jnp.ones((len(x), 1))
+    chances = jnp.diff(jnp.concatenate([0.0 * ones, below, ones], axis=1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.Categorical(0.95 * jnp.maximum(chances, 0.0) + 0.01), obs=y)
+
+
+def lines_of(model, *args):
+    return chosen(Problem(model, args), "auto").rungs
+
+
+def test_a_grid_of_two_scalars_is_preferred_whatever_bounds_the_others_have():
+    *_, integrated, taken = lines_of(abilities, np.full(9, 10), np.arange(9))
+    assert integrated.reason == "a grid over 'centre', 'size' does as well, with exact factors"
+    assert taken.name == "conditioned"
+    assert taken.reason.endswith("exact factors")
+
+
+def test_few_numbers_that_all_rows_share_are_one_gaussian():
+    x = np.linspace(-1.0, 1.0, 12)
+    rungs = {line.name: line.reason for line in lines_of(marks, x, np.arange(12) % 5)}
+    assert rungs["integrated"] == (
+        "all 4 numbers together are a small Gaussian, where rows need sums over several "
+        "predictors each"
+    )

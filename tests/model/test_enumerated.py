@@ -155,6 +155,25 @@ def visits(y):
             numpyro.sample("y", dist.Poisson(jnp.exp(rate) * here * seen), obs=y.reshape(2, 2))
 
 
+def answers(y):
+    """Two skills of every person, and all answers to a question in one vector."""
+    guess = numpyro.sample("guess", dist.Normal(-1.0, 1.0))
+    with numpyro.plate("people", 4):
+        first = numpyro.sample("first", dist.Bernoulli(0.5))
+        second = numpyro.sample("second", dist.Bernoulli(0.3))
+    for k, able in enumerate((first, first * second)):
+        chance = dist.Bernoulli(jnp.where(able == 1, 0.9, jax.nn.sigmoid(guess)))
+        numpyro.sample(f"y{k}", chance.to_event(1), obs=y[k])
+
+
+def blurred(y):
+    """A vector each of whose elements depends on all states: no rows."""
+    m = numpyro.sample("m", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Bernoulli(0.4))
+    numpyro.sample("y", dist.Normal(m * (z + jnp.roll(z, 2)), 1.0).to_event(1), obs=y)
+
+
 MODELS = [
     (annotators, np.array([[0, 0, 1], [1, 1, 1]])),
     (which_model, Y),
@@ -172,6 +191,8 @@ MODELS = [
     (factors, Y),
     (chain, Y),
     (alike, Y),
+    (answers, np.array([[0, 1, 1, 1], [0, 0, 1, 0]])),
+    (blurred, Y),
 ]
 IDS = [f"{model.__name__}{number}" for number, (model, _) in enumerate(MODELS)]
 
@@ -320,6 +341,17 @@ def test_sites_of_different_plates_that_meet_are_refused():
         "Expected discrete sites that meet to have one value in each row of the same plate. Sum "
         "some of them out of the model yourself."
     )
+
+
+def test_elements_of_one_event_are_rows_of_their_own():
+    def model(y):
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", dist.Categorical(jnp.full(3, 1 / 3)))
+        numpyro.sample("y", dist.Normal(z, 1.0).to_event(1), obs=y)
+
+    found = enumerated(trace_model(model, (np.zeros(200),)))
+    assert [group.states for group in found.groups] == [3]
+    assert found.groups[0].rows == (200,)
 
 
 def test_a_site_that_all_rows_share():

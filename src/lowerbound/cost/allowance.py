@@ -21,11 +21,13 @@ class Allowance:
     seconds: float = math.inf
     watch: Stopwatch = field(default_factory=Stopwatch, compare=False)
     uncounted: float = 0.0  # of the watch, at first
+    before: float = 0.0  # of the seconds, that other work had taken when this began
 
     @property
     def spent(self) -> float:
-        """The share that has been spent: 1 and more when the work is to stop."""
-        return (self.watch.own_seconds - self.uncounted) / self.seconds
+        """The share of what there was for this work: 1 and more when it is to stop."""
+        taken = self.watch.own_seconds - self.uncounted - self.before
+        return taken / (self.seconds - self.before)
 
     @property
     def left(self) -> float:
@@ -63,7 +65,9 @@ def at_most(
 
     They count from now, or by the watch of the work but for its first, `uncounted` seconds.
     """
-    outer, own = allowance(), Allowance(seconds, watch or Stopwatch(), uncounted)
+    watch = watch or Stopwatch()
+    before = min(max(watch.own_seconds - uncounted, 0.0), 0.99 * seconds)
+    outer, own = allowance(), Allowance(seconds, watch, uncounted, before)
     token = _now.set(outer if outer.left < own.left else own)
     try:
         yield

@@ -18,6 +18,7 @@ from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
+from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.stochastic.batched import SVI, Memoized
@@ -39,6 +40,7 @@ MANY_ROWS: Final = 8192
 CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number, along and around
 SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
 NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
+LOOKED_AT = 40_000  # places where it is seen what a Gaussian leaves of terms that meet
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 
 
@@ -114,12 +116,16 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     steps = 1 if found.is_quadratic else NEWTON
     nodes = 2 if found.is_quadratic else QUADRATURE_NODES
     pairs = surface.gram.pairs
-    each = SOLVED + steps * (nodes * TERM * found.count + PAIR * pairs)
+    term, left = TERM * found.count, 0.0
+    if found.meet:  # the whole program is run at every node, and for what a Gaussian leaves of it
+        term, nodes = 2 * counted.numbers, found.nodes
+        left = LOOKED_AT * term if found.size <= MOST_LEFT else 0.0
+    each = SOLVED + steps * (nodes * term + PAIR * pairs)
     flops = solved * steps * float(surface.pattern.dense) ** 3
     held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
     # What is compiled is the program in plain terms, with its loops opened.
     operations = max(counted.operations, len(found.parts.flat.operations))
-    work = Work(900.0 + 3 * operations, solved * each, flops, held)
+    work = Work(900.0 + 3 * operations, solved * each + left, flops, held)
     return work if found.is_quadratic else counted.judged(work)
 
 

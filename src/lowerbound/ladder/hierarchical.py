@@ -17,13 +17,9 @@ from lowerbound.joint.latents import domain_of
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.ladder.case import Case, Tried, listed
+from lowerbound.ladder.scalars import sets_of_scalars
 from lowerbound.methods.grid.conditional import problem_given
-from lowerbound.methods.grid.scalar_sites import (
-    is_scalar,
-    observed_scales,
-    scale_setters,
-    size_of,
-)
+from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters, size_of
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.identified import confounded, flat_sites
 from lowerbound.methods.hierarchy.integrated_value import Integrated
@@ -45,12 +41,14 @@ def integrated(case: Case) -> Iterator[Tried]:
     if not scales and not _multiplied(case):
         yield from _known_scales(case)
         return
-    gridded = bool(scales) and NAME not in case.failed and _on_a_grid(case, scales)
+    gridded = _on_a_grid(case) if scales and NAME not in case.failed else ()
     try:
         found = predictors_for(case.problem)
         _check(found)
         if gridded:
-            yield case.tried(NAME, f"a grid over {listed(scales)} does as well, with exact factors")
+            yield case.tried(
+                NAME, f"a grid over {listed(gridded)} does as well, with exact factors"
+            )
             return
         if NAME not in case.failed:
             yield _tried(case, NAME, found)
@@ -111,6 +109,9 @@ def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) 
         return case.tried(name, "no site sets a scale or a shape")
     if found.size < LEAST:
         return case.tried(name, f"given {listed(found.theta)}, hardly anything is left")
+    if _as_well_together(case, found):
+        reason = f"all {found.size + found.dimension} numbers together are a small Gaussian"
+        return case.tried(name, f"{reason}, where rows need sums over several predictors each")
     surface_for(case.problem, found)
     how = "exactly" if found.is_quadratic else "by quadrature"
     return case.tried(
@@ -119,6 +120,16 @@ def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) 
         f"of {found.size} numbers with a sparse precision, {how}",
         Integrated(sites=tuple(sites) or None),
     )
+
+
+def _as_well_together(case: Case, found: Predictors) -> bool:
+    """Whether z has hardly more numbers than predictors that meet in a row, and no scale.
+
+    Sums over the predictors of every row are then sums over z, as often as there are rows.
+    """
+    meeting = found.joint.clusters.shape[1] if found.meet else 0
+    setters = set(scale_setters(case.model)) & set(found.theta)
+    return found.size <= 2 * meeting and not setters
 
 
 def _scales(case: Case) -> list[str]:
@@ -142,10 +153,11 @@ def _multiplied(case: Case) -> bool:
     return 0 < found.dimension <= SHARED and found.size > found.dimension
 
 
-def _on_a_grid(case: Case, scales: list[str]) -> bool:
-    """Whether a grid of a few scalars is exact as well, and cheap."""
-    scalars = all(is_scalar(case.model.latent[name]) for name in scales)
-    if not scalars or len(scales) > GRIDDED or not 0 < size_of(case.model, scales) <= FEW:
-        return False
-    structure = derived(problem_given(case.problem, scales)).structure
-    return structure.is_posterior
+def _on_a_grid(case: Case) -> tuple[str, ...]:
+    """A few scalars of which a grid is exact as well, and cheap; none where there are none."""
+    for sites in dict.fromkeys(sets_of_scalars(case)):
+        if not 0 < len(sites) <= GRIDDED or not 0 < size_of(case.model, sites) <= FEW:
+            continue
+        if derived(problem_given(case.problem, sites)).structure.is_posterior:
+            return sites
+    return ()

@@ -33,19 +33,27 @@ def conditioned(case: Case) -> Iterator[Tried]:
     if GRID in case.failed:
         yield case.tried(GRID, f"given up: {case.failed[GRID]}")
         return
+    every, setters, _ = sets = sets_of_scalars(case)
+    tried = [sites for sites in dict.fromkeys(sets) if 0 < len(sites) <= MOST]
+    for sites in tried:
+        yield from given(case, sites, last=sites == setters)
+    if not every and not tried:
+        yield case.tried(GRID, "no scalar site sets the scale or shape of others")
+    elif not tried:
+        yield case.tried(GRID, f"{len(every)} scalars are too many for a grid")
+
+
+def sets_of_scalars(case: Case) -> tuple[tuple[str, ...], ...]:
+    """All that set a scale or a shape, those that set a scale, and every continuous site.
+
+    The last is empty where some site is no scalar.
+    """
     model = case.model
     every = scalars_to_condition(model)
     setters = [n for n in scale_setters(model) if n in every]
     scalars = [n for n, s in model.latent.items() if is_scalar(s) and n not in case.discrete]
     whole = scalars if len(scalars) + len(case.discrete) == len(model.latent) else []
-    sets = dict.fromkeys((tuple(every), tuple(setters), tuple(whole)))
-    tried = [sites for sites in sets if 0 < len(sites) <= MOST]
-    for sites in tried:
-        yield from given(case, sites, last=sites == tuple(setters))
-    if not every and not tried:
-        yield case.tried(GRID, "no scalar site sets the scale or shape of others")
-    elif not tried:
-        yield case.tried(GRID, f"{len(every)} scalars are too many for a grid")
+    return tuple(every), tuple(setters), tuple(whole)
 
 
 def given(case: Case, sites: tuple[str, ...], last: bool) -> Iterator[Tried]:

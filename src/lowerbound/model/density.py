@@ -38,11 +38,21 @@ class Density:
     event_shape: tuple[int, ...]
     reinterpreted: int
 
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """The shape of the density before the dimensions of `to_event` are summed."""
+        return self.batch_shape + self.event_shape[: self.reinterpreted]
+
     def log_prob(self) -> Array:
         """Masked and scaled log density of every batch element; shape `batch_shape`."""
-        shape = self.batch_shape + self.event_shape[: self.reinterpreted]
+        elements = self.by_element()
+        return jnp.sum(elements, axis=tuple(range(len(self.batch_shape), elements.ndim)))
+
+    def by_element(self) -> Array:
+        """The same before the dimensions of `to_event` are summed; shape `element_shape`."""
+        shape = self.element_shape
         if self.mask is False:
-            return jnp.zeros(self.batch_shape)
+            return jnp.zeros(shape)
         with numpyro.validation_enabled(False):
             distribution = _with_slope(self.distribution, self.value)
             log_prob = jnp.broadcast_to(distribution.log_prob(self.value), shape)
@@ -50,7 +60,7 @@ class Density:
             log_prob = jnp.where(self.mask, log_prob, 0.0)
         if self.scale is not None:
             log_prob = log_prob * self.scale
-        return jnp.sum(log_prob, axis=tuple(range(len(self.batch_shape), len(shape))))
+        return log_prob
 
 
 def _with_slope(distribution: Distribution, value: Any) -> Distribution:

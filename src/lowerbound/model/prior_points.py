@@ -8,12 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions import Beta, Distribution, Gamma, StudentT, biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.model.density import strip
 from lowerbound.model.program import Message, execute
 from lowerbound.model.sites import Model, Site
+
+SOUGHT = (Beta, Gamma, StudentT)  # whose quantiles NumPyro searches for, if it can at all
+WORLDS = 20.0  # on the unconstrained scale, between a quantile and the mean
 
 
 def prior_point(
@@ -79,21 +82,30 @@ class AtQuantile(Messenger):  # type: ignore[misc]
 
 
 def quantile(fn: Any, normal: Array) -> Array:
-    """A likely value of a distribution, for standard normal numbers of the unconstrained shape."""
-    base = strip(fn).base
-    if not base.event_dim:
-        try:
-            found: Array = base.icdf(jax.scipy.special.ndtr(normal))
-            return jnp.broadcast_to(found, fn.shape())
-        except (NotImplementedError, AttributeError, ImportError, TypeError):
-            pass  # no quantile function in closed form
+    """A likely value of a distribution, for standard normal numbers of the unconstrained shape.
+
+    Where quantiles are not known in closed form it is near the mean, for whatever searches for them
+    takes longer to compile than a fit. So it is where they are worlds away from the mean: half of
+    LogNormal(-60, 10) is below e^-60, where no data lead anywhere.
+    """
     transform = biject_to(fn.support)
     try:
         centre = transform.inv(jnp.broadcast_to(fn.mean, fn.shape()))
     except (NotImplementedError, AttributeError, TypeError, ValueError):
         centre = jnp.zeros_like(normal)  # flat priors
-    value: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
-    return value
+    near: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
+    base = strip(fn).base
+    if base.event_dim or isinstance(base, SOUGHT):
+        return near
+    try:
+        found = jnp.broadcast_to(base.icdf(jax.scipy.special.ndtr(normal)), fn.shape())
+    except (NotImplementedError, AttributeError, ImportError, TypeError):
+        return near  # no quantile function in closed form
+    u = transform.inv(found)
+    if u.shape != centre.shape:
+        return found
+    away = (jnp.abs(u - centre) > WORLDS) & (jnp.abs(centre) < jnp.abs(u))
+    return jnp.where(away, near, found)
 
 
 def improper_sites(sites: Mapping[str, Site]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -9,6 +10,8 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.errors import BoundReachedError, LadderWarning
+from lowerbound.methods.hierarchy.finding_theta import predictors_of
+from lowerbound.model import trace_model
 from tests.methods.hierarchy.written import GROUP, WRITTEN, X, Y
 
 
@@ -103,3 +106,35 @@ def test_effects_that_sum_to_zero_do_so():
     np.testing.assert_allclose(draws.sum(axis=1), 0.0, atol=1e-9)
     np.testing.assert_allclose(fit.sd("a"), draws.std(axis=0), rtol=0.05)
     assert fit.posterior["a"].mean.shape == (5,)
+
+
+def rates_of(law):
+    """Probabilities of 12 groups with a law given two hyperparameters, and counts of each."""
+
+    def rates(n, y):
+        centre = numpyro.sample("centre", dist.Beta(2.0, 2.0))
+        size = numpyro.sample("size", dist.Gamma(2.0, 0.1))
+        with numpyro.plate("groups", 12):
+            p = numpyro.sample("p", law(centre, size))
+            numpyro.sample("y", dist.Binomial(n, 0.9 * p + 0.05), obs=y)
+
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("law", "straight"),
+    [
+        (lambda m, k: dist.Beta(m * k + 1.0, (1.0 - m) * k + 1.0), ()),
+        (lambda m, k: dist.Kumaraswamy(m * k + 1.0, (1.0 - m) * k + 1.0), ()),
+        (lambda m, k: dist.TruncatedNormal(m, 1.0 / k, low=0.0, high=1.0), ("p",)),
+    ],
+)
+def test_a_density_that_ends_at_bounds_is_read_between_them(law, straight):
+    """Of log p there is nothing beyond 0 and 1, where that of a truncated normal goes on."""
+    n, y = np.full(12, 20), np.arange(3, 15)
+    with jax.enable_x64(True):
+        found = predictors_of(trace_model(rates_of(law), (n, y)))
+    assert found.z == ("p",)
+    assert found.straight == straight
+    at = found.expected(np.zeros(2), found.at(np.zeros(2), np.full(12, 0.4)), np.full(12, 1e-4))
+    assert np.isfinite(at.value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -16,6 +19,10 @@ from lowerbound.errors import (
     NotIdentifiedWarning,
     UnknownSiteError,
 )
+from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.integration import integrate
+from lowerbound.methods.hierarchy.kept_points import integrated
+from lowerbound.run.problem import Problem
 from tests.methods.hierarchy.written import GROUP, WRITTEN, X, Y
 
 
@@ -261,3 +268,50 @@ def test_two_ways_to_tell_the_data_are_weighed_by_their_mass():
     # 4,000 draws: a standard error of 0.007.
     assert (r > 0).mean() == pytest.approx(positive, abs=0.05)
     assert fit.mean("r") == pytest.approx((2.0 * positive - 1.0) * away, abs=0.2)
+
+
+def test_sums_of_effects_are_known_better_than_each_of_them():
+    """Means of cells have the sd of their noise, where a level and effects are known to units."""
+
+    def crossed(first, second, y):
+        level = numpyro.sample("level", dist.Normal(0.0, 20.0))
+        total = level
+        for name, index in (("a", first), ("b", second)):
+            scale = numpyro.sample(f"scale_{name}", dist.Gamma(1.2, 0.1))
+            total = total + numpyro.sample(name, dist.Normal(0.0, scale).expand([3]))[index]
+        numpyro.deterministic("cell", total)
+        numpyro.sample("y", dist.Normal(total, 0.05), obs=y)
+
+    first, second = np.divmod(np.arange(9), 3)
+    noise = 0.05 * np.random.default_rng(0).normal(size=9)
+    y = 3.0 + first - 2.0 * second + noise
+    fit = lb.fit(crossed, first, second, y, method=lb.Integrated(), progress=False)
+    draws = np.asarray(fit.sample(2_000, seed=0)["cell"])
+    assert fit.sd("level") > 1.0
+    # Five numbers say nine cells: each is known as well as 9 / 5 of its rows would tell.
+    np.testing.assert_allclose(draws.std(axis=0), 0.05 * np.sqrt(5 / 9), rtol=0.12)
+    np.testing.assert_allclose(draws.mean(axis=0), y, atol=0.1)
+
+
+def test_a_point_without_a_solution_does_not_say_how_effects_follow():
+    """A climb that has lost its way is far below all others: its means are no means."""
+
+    def rows(group, y):
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        a = numpyro.sample("a", dist.Normal(0.0, scale).expand([4]))
+        numpyro.sample("y", dist.Normal(a[group], noise), obs=y)
+
+    group = np.repeat(np.arange(4), 3)
+    problem = Problem(rows, (group, np.sin(np.arange(12.0))))
+    with jax.enable_x64(True):
+        one = predictors_for(problem)
+        surface = surface_for(problem, one)
+        integral = [at.integral for at in integrate(surface, np.zeros(2), points=12)][-1]
+        lost = replace(integral.solved[0], value=-1e10, loc=np.full(4, 1e9))
+        found = [
+            integrated(one.coordinates, one.theta, given, surface.pattern)[1]["slopes"]
+            for given in (integral, replace(integral, solved=(*integral.solved, lost)))
+        ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+    assert abs(found[0]).max() < 10.0

@@ -2,7 +2,9 @@
 
 Means, in units of their own, and log sds of z are linear in features of s, the standardised
 hyperparameters: a constant, s itself, and a kernel through the points. The correlations are those
-of the nearest anchor, and so are sds of what is not to be stretched, but for the units.
+of the nearest anchor. Where these are strong, the sds are too, but for the units: sums of effects
+may be known far better than each of them, and would not be if every effect were made wider or
+narrower by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +28,30 @@ BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
 WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
 FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
+LEANING = 0.3  # log of how much an sd may change by itself, where half of it is its own
+MIXED = 300  # numbers that are combinations of others, whose precisions are dense
 AT_ONCE = 2**22  # numbers of draws that are coloured together
+
+
+def own_precision(entries: np.ndarray, pattern: Pattern, mixing: Mixing | None) -> np.ndarray:
+    """The precision of each number of z given all others; 0 where it would take too long."""
+    if mixing is not None:
+        small = len(pattern.groups) <= MIXED
+        return mixing.precision(entries, pattern) if small else np.zeros(len(pattern.groups))
+    found, diagonal = np.zeros(len(pattern.groups)), pattern.rows == pattern.columns
+    found[pattern.rows[diagonal]] = entries[diagonal]
+    return found
+
+
+def most_change(shared: np.ndarray) -> np.ndarray:
+    """How far log sds may be from those of another point, by variances over those given all others.
+
+    Of an sd that is its own, not shared with others, any; else as little as keeps the sd given all
+    others, P_ii^-1/2, from being drowned.
+    """
+    own = np.minimum(1.0 / np.sqrt(np.maximum(shared, 1.0)), 1.0 - 1e-9)
+    found: np.ndarray = LEANING * own**2 / (1.0 - own)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +89,6 @@ class HeldPoints:
     slopes: np.ndarray
     stretches: np.ndarray
     units: Units
-    firm: np.ndarray
     inverse: np.ndarray
     lengths: np.ndarray
     shares: np.ndarray
@@ -182,13 +206,22 @@ class HeldPoints:
         between = (linear * (spread @ linear)).sum(axis=0)
         return mean @ linear, between + within
 
+    @cached_property
+    def _most_change(self) -> np.ndarray:
+        """How far log sds may be from those of an anchor in units, (a, d)."""
+        found = [
+            most_change(own_precision(self.precision[n], self.pattern, self.mixing(n)) * variance)
+            for n, variance in enumerate(self.variance[self.anchors])
+        ]
+        return np.array(found)
+
     def _log_scales(self, t: np.ndarray, s: np.ndarray, nearest: np.ndarray) -> np.ndarray:
         """The logs of how much wider z is than at the nearest anchor."""
         own = self.anchors[nearest]
-        found: np.ndarray = self.log_sds(s) - 0.5 * np.log(self.variance[own])
-        if self.firm.any():
-            there = self.units.logs(np.asarray(self.parameters["t"])[own])
-            found = np.where(self.firm, there - self.units.logs(t), found)
+        there = self.units.logs(np.asarray(self.parameters["t"])[own]) - self.units.logs(t)
+        away = self.log_sds(s) - 0.5 * np.log(self.variance[own]) - there
+        most = self._most_change[nearest]
+        found: np.ndarray = there + np.clip(away, -most, most)
         return found
 
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -3,8 +3,8 @@
 q(theta) is known through a surrogate of its log density on the unconstrained space (t), and
 q(z | theta) at some values of t. Between them mean and sds of z follow theta: both are smooth
 functions of the standardised t, s, through what is known at the points; the correlations of z are
-those of the nearest point whose precision is kept, an anchor, and so are sds that are "firm". Draws
-are exact draws of this law. All of it is computed on the host, in float64.
+those of the nearest point whose precision is kept, an anchor, and sds that lean on others nearly
+so. Draws are exact draws of this law. All of it is computed on the host, in float64.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Integrated:
     Parameters: "theta", arrays of a `Smoothed` density of t, the unconstrained values of `sites`
     in their order; at m points "t" (m, k), "loc" (m, d) and "variance" (m, d) of z, the other sites
     in the order of the coordinates, and "precision" (a, nnz) at those numbered "anchors" (a,);
-    "units" (k, d) and "floor" (d,): the `Units` in which means are followed, and, of what is "firm"
-    (d,), sds; "slopes" (k, d) of these means by s, and "stretches" (k, d) of log sds; "inverse"
-    (m, m), "lengths" (k,) and "shares" (3,): the kernel between the points, by which what the
-    slopes leave is interpolated; "rows", "columns" and "groups": the pattern of the precision.
-    Where this is one of other numbers u, with z = M u but for a constant, "mixing" (a, nnz) has the
-    entries of M at "mixing_rows" and "mixing_columns".
+    "units" (k, d) and "floor" (d,): the `Units` in which z is followed; "slopes" (k, d) of
+    its means in these by s, and "stretches" (k, d) of log sds; "inverse" (m, m), "lengths" (k,) and
+    "shares" (3,): the kernel between the points, by which what the slopes leave is interpolated;
+    "rows", "columns" and "groups": the pattern of the precision. Where this is one of other numbers
+    u, with z = M u but for a constant, "mixing" (a, nnz) has the entries of M at "mixing_rows" and
+    "mixing_columns".
     """
 
     coordinates: Coordinates

@@ -51,6 +51,14 @@ class Mixing:
         """The u of rows z."""
         return np.asarray(self._inverse.solve(np.ascontiguousarray(rows.T)).T)
 
+    def precision(self, entries: np.ndarray, pattern: Pattern) -> np.ndarray:
+        """The diagonal of M'^-1 P M^-1, the precision of each z given all others."""
+        size, rows, columns = self.matrix.shape[0], pattern.rows, pattern.columns
+        below = csr_array((entries, (rows, columns)), (size, size))
+        upper = csr_array((np.where(rows == columns, 0.0, entries), (columns, rows)), (size, size))
+        inverse = self._inverse.solve(np.eye(size))
+        return np.asarray((inverse * ((below + upper) @ inverse)).sum(axis=0))
+
     def variance(self, factor: AnyFactor, pattern: Pattern) -> np.ndarray:
         """The diagonal of M P^-1 M', from the covariances where P has entries if these will do."""
         size = self.matrix.shape[0]

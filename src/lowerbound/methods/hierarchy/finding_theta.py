@@ -234,6 +234,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back)
     _check(found, written)
+    _check_bounds(found)
     return found
 
 
@@ -304,6 +305,44 @@ def _check(found: Predictors, written: ClosedJaxpr) -> None:
         raise NoPredictorsError("some term is not what its linear predictors say")
     if found.back is not None and not _same_density(found, found.back, written, t, z):
         raise NoPredictorsError("levels do not say what their increments do")
+
+
+def _check_bounds(found: Predictors) -> None:
+    """Raise where a density ends at the bounds of a site that is taken as though it had none.
+
+    That of a uniform site goes on beyond, and so does what it says of others; log z does not.
+    """
+    t, begin = np.zeros(found.dimension), 0
+    middle = np.zeros(found.size)
+    beyond: dict[str, list[np.ndarray]] = {}
+    for name in found.z:
+        shape = found.coordinates.shapes[name]
+        own = slice(begin, begin + int(np.prod(shape, dtype=int)))
+        begin = own.stop
+        if name not in found.straight:
+            continue
+        low, high = bounds(found.coordinates, name) or (-np.inf, np.inf)
+        width = np.where(np.isfinite(high) & np.isfinite(low), high - low, 2.0)
+        first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - width, -1.0))
+        places = (first + share * width for share in (0.5, -0.05, 1.05))
+        inside, *outside = (np.broadcast_to(place, shape).ravel() for place in places)
+        middle[own] = inside
+        beyond[name] = []
+        for end, place in zip((low, high), outside, strict=True):
+            if np.isfinite(end).any():
+                moved = np.zeros(found.size)
+                moved[own] = place - inside
+                beyond[name].append(moved)
+    with np.errstate(all="ignore"):
+        if not beyond or not np.isfinite(found.density(t, middle)):
+            return
+        ended = [
+            name
+            for name, moves in beyond.items()
+            if not all(np.isfinite(found.density(t, middle + move)) for move in moves)
+        ]
+    if ended:
+        raise NoPredictorsError(f"the density of {_listed(ended)} ends at bounds", meeting=ended)
 
 
 def _same_density(

@@ -15,7 +15,7 @@ from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.methods.hierarchy.between.effect_units import effect_units
-from lowerbound.methods.hierarchy.between.foretelling import Following, following
+from lowerbound.methods.hierarchy.between.foretelling import following
 from lowerbound.methods.hierarchy.between.known_points import Law, Points, kernel
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -23,6 +23,7 @@ from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevel
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.rewrite.coordinates import Coordinates
 
+HOPELESS = 100.0  # nats below the best point, where a solution may be no solution at all
 NEGLIGIBLE = 1e-6  # the probability of all cells whose points are left out
 MOST_NUMBERS = 20_000_000  # that points hold together, of laws and of precisions
 FEWEST = 12  # points, however large
@@ -42,7 +43,9 @@ def integrated(
     `predictors` say in which units z may be, and how it is made of what P is of, if of levels.
     """
     smoothed = integral.smoothed.trimmed()
-    own, solved, mixings = integral.solved, integral.solved, list[Mixing]()
+    least = max(one.value for one in integral.solved) - HOPELESS
+    own = tuple(one for one in integral.solved if one.value > least)
+    solved, mixings = own, list[Mixing]()
     back = None if predictors is None else predictors.back
     if back is not None:
         every = [Mixing(back.matrix(one.t)) for one in own]
@@ -70,12 +73,10 @@ def integrated(
         return None if factor is None else Law(factor, entries, own_mixing)
 
     points = Points(s, t, loc, log_sds, mass, pattern, law)
-    still = Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1]))
-    follows = Following(still, np.zeros(loc.shape[1], bool))
+    units = Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1]))
     if predictors is not None and pattern.is_exact and len(solved) > t.shape[1] > 0:
-        units = effect_units(predictors, points)
-        follows = following(points, units, np.asarray(pattern.groups))
-    means = loc * np.exp(follows.units.logs(t))
+        units = following(points, effect_units(predictors, points), np.asarray(pattern.groups))
+    means = loc * np.exp(units.logs(t))
     slopes, stretches = points.slopes(means), points.slopes(log_sds)
     rest = [(known - s @ by)[kept] for known, by in ((means, slopes), (log_sds, stretches))]
     inverse, lengths, shares = kernel(s[kept], rest, mass[kept])
@@ -88,9 +89,8 @@ def integrated(
         "variance": np.array([solved[number].variance for number in kept]),
         "slopes": slopes,
         "stretches": stretches,
-        "units": follows.units.weights,
-        "floor": follows.units.floor,
-        "firm": follows.firm,
+        "units": units.weights,
+        "floor": units.floor,
         "inverse": inverse,
         "lengths": lengths,
         "shares": shares,

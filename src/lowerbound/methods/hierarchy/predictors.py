@@ -46,7 +46,7 @@ NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
 QUICK_BELOW = 5_000  # predictors
-ALONG = 7  # nodes of a way along which slopes are integrated
+ALONG = 5  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
 
 
@@ -199,6 +199,16 @@ class Predictors:
         """The normals of predictors, from the variances of all lines."""
         sd = np.sqrt(np.maximum(variance[: self.count], 0.0))
         return Normals(mean, sd, covariances(self.joint, variance))
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes an expectation is summed over."""
+        return int(self._rule.used)
+
+    @property
+    def meet(self) -> bool:
+        """Whether several predictors meet in one term."""
+        return len(self.joint.clusters) > 0
 
     @property
     def _rule(self) -> Rule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -110,13 +111,14 @@ def _enumerated(model: Model) -> Summation:
             _check_support(model.latent[name], parents[name])
         reached = [site.name for site in model.sites if parents[site.name]]
         hidden = tuple(name for name in reached if name not in moved)
-        found = Summation(model, (), hidden, moved, False)
+        vectors = _vectors_of_rows(model, parents)
+        found = Summation(model, (), hidden, moved, False, vectors)
         guarded, groups = False, []
         for members in _meeting(names, parents):
             group, impossible = _group(found, members, parents)
             groups.append(group)
             guarded |= impossible
-        return Summation(model, tuple(groups), hidden, moved, guarded)
+        return replace(found, groups=tuple(groups), guarded=guarded)
 
 
 def _check_finite(site: Site) -> None:
@@ -173,6 +175,35 @@ def _meeting(names: Sequence[str], parents: Parents) -> list[tuple[str, ...]]:
     return [tuple(name for name in names if name in group) for group in groups]
 
 
+def _vectors_of_rows(model: Model, parents: Parents) -> dict[str, tuple[int, ...]]:
+    """The terms whose rows are the elements of one event, with their shapes.
+
+    `to_event` makes one density of what a plate would have held apart; for discrete sites that have
+    a value in every row, each element is one of its own.
+    """
+
+    def has_rows(term: Site, shape: tuple[int, ...]) -> bool:
+        batches = [model.latent[name].batch_shape for name in parents[term.name]]
+        return all(row_axes(batch, [shape]) == batch for batch in batches)
+
+    terms = [s for s in model.sites if s.kind != "deterministic" and s.event_shape]
+    without = [term for term in terms if not has_rows(term, term.batch_shape)]
+    if not without:
+        return {}
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def look(latents: Mapping[str, Array], data: Mapping[str, Array]) -> None:
+        shapes.update({n: d.element_shape for n, d in model.run(latents, data).items()})
+
+    jax.eval_shape(look, jax.eval_shape(model.draw, jax.random.key(0)), model.arguments.data)
+    return {s.name: shapes[s.name] for s in without if has_rows(s, shapes[s.name])}
+
+
+def _rows_of(found: Summation, term: Site) -> tuple[int, ...]:
+    """The shape of a density whose rows are looked at."""
+    return found.vectors.get(term.name, term.batch_shape)
+
+
 def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[Group, bool]:
     """The group of some sites, by rows where that is right; and whether a state is impossible."""
     reached = [s for s in found.model.sites if s.kind != "deterministic"]
@@ -182,7 +213,7 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
         sites = []
         for name in members:
             site = found.model.latent[name]
-            batches = [term.batch_shape for term in terms if name in parents[term.name]]
+            batches = [_rows_of(found, term) for term in terms if name in parents[term.name]]
             rows = row_axes(site.batch_shape, batches) if apart else (1,) * len(site.batch_shape)
             sites.append(Finite(name, np.asarray(site.support_values), rows, site.shape))
         if len({_stripped(site.rows) for site in sites}) > 1:
@@ -204,7 +235,8 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
     if together.states <= MOST_STATES:
         return together, tried(found, together).impossible
     untried = None
-    for chain in _chains(group, terms, parents):
+    shapes = {term.name: _rows_of(found, term) for term in terms}
+    for chain in _chains(group, shapes, parents):
         trial = tried(found, chain)
         if trial.coupled is None:
             return trial.group, trial.impossible
@@ -213,8 +245,13 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
     raise UnsupportedModelError(untried or problem)
 
 
-def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[Chain]:
-    """The chains that the sites of a group may be in, along some axis of the longest of them."""
+def _chains(
+    group: Group, shapes: Mapping[str, tuple[int, ...]], parents: Parents
+) -> Iterator[Chain]:
+    """The chains that the sites of a group may be in, along some axis of the longest of them.
+
+    `shapes` are those of the densities of terms.
+    """
     rank = len(group.rows)
     along = tuple(site for site in group.sites if _stripped(site.rows) == group.rows)
     shared = tuple(site for site in group.sites if site not in along)
@@ -223,7 +260,6 @@ def _chains(group: Group, terms: Sequence[Site], parents: Parents) -> Iterator[C
         apart = (*group.rows[:axis], *group.rows[axis + 1 :])
         if any(_stripped(site.rows) != _stripped(apart) for site in shared):
             continue
-        shapes = {term.name: term.batch_shape for term in terms}
         whole = tuple(
             name
             for name, shape in shapes.items()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -50,7 +50,8 @@ class Summation:
 
     `hidden` are the sites that the summed program does not have: the discrete ones, and what is
     observed or computed given them. `moved` are the continuous latent sites whose prior depends on
-    a discrete one. `guarded` says that some states are impossible in some rows.
+    a discrete one. `guarded` says that some states are impossible in some rows. `vectors` are terms
+    whose rows are the elements of one event, with the shapes of these.
     """
 
     model: Model
@@ -58,6 +59,7 @@ class Summation:
     hidden: tuple[str, ...]
     moved: tuple[str, ...]
     guarded: bool
+    vectors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -199,8 +201,12 @@ class Summation:
         handlers = [masks, bounds, given, Only(names), *([SharedCarry()] if group.once else [])]
         messages = execute(self.model.function, args, kwargs, *handlers)
         with numpyro.validation_enabled(False):
-            densities = {n: density_of(messages[n], "").log_prob() for n in names}
-        return {name: group.by_row(log_prob, name) for name, log_prob in densities.items()}
+            densities = {n: density_of(messages[n], "") for n in names}
+            found = {
+                n: d.by_element() if n in self.vectors else d.log_prob()
+                for n, d in densities.items()
+            }
+        return {name: group.by_row(log_prob, name) for name, log_prob in found.items()}
 
 
 class _Without(Messenger):  # type: ignore[misc]

@@ -1,16 +1,15 @@
-"""How z follows theta between points: in which units, and whether its sds are stretched.
+"""In which units z follows theta between points.
 
 Where rows tell an effect c z closely, c z hardly moves with c, and z does; where they tell nothing,
-z is what stays. So means may be interpolated in units of root(c^2 + c0^2), where c is below c0 in
-the tail alone. And where sums of sites are told closely, numbers that are stretched one by one
-break the sums: these are as wide as at the nearest point, in their units. Which it is, the points
-say: the law of each is foretold from the others, and what is nearest to it is chosen, of each site.
+z is what stays. So it may be followed in units of root(c^2 + c0^2), where c is below c0 in the tail
+alone. Which it is, the points say: the law of each is foretold from the others, and what is nearest
+to it is chosen, of each site.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,54 +23,37 @@ WIDEST = 20.0  # log of how much wider or narrower a number may be
 GAIN = 0.02  # relatively, that another choice is to be better by
 
 
-@dataclass(frozen=True, eq=False)
-class Following:
-    """units: those of the means. firm: (d,), which sds are the nearest point's in these units."""
-
-    units: Units
-    firm: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class _Choice:
-    """Of each number, the units by their place in a list, and whether it is firm."""
-
-    way: np.ndarray
-    firm: np.ndarray
-
-
-def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Following:
+def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Units:
     """The choice among units, the first of which are none, by what the points foretell.
 
     It is one for all numbers of a site; sites: the number of the site of each of them.
     """
     foretold, size = _Foretold(points, ways, sites), len(sites)
-    chosen = _Choice(np.zeros(size, int), np.zeros(size, bool))
+    chosen = np.zeros(size, int)
+    if len(ways) == 1:
+        return ways[0]
     least = foretold.miss(chosen)
     for part in (np.ones(size, bool), *(sites == site for site in np.unique(sites))):
-        for other in _others(chosen, ways, part):
+        for way, units in enumerate(ways):
+            if way and not units.weights[:, part].any():
+                continue
+            other = np.where(part, way, chosen)
             if (missed := foretold.miss(other)) < (1.0 - GAIN) * least:
                 chosen, least = other, missed
-    return Following(foretold.units(chosen), chosen.firm)
-
-
-def _others(chosen: _Choice, ways: Sequence[Units], part: np.ndarray) -> Iterator[_Choice]:
-    """The choices that differ in one part."""
-    for way, units in enumerate(ways):
-        if way and not units.weights[:, part].any():
-            continue
-        for firm in (False, True):
-            both = np.where(part, way, chosen.way), np.where(part, firm, chosen.firm)
-            yield replace(chosen, way=both[0], firm=both[1])
+    return foretold.units(chosen)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """A point whose law is known and another; deviations there (n, d), and a constant in nats."""
+    """A point whose law is known, and another; most: how far log sds may be from those there.
+
+    drawn: (n, d), deviations there; constant: nats.
+    """
 
     here: int
     other: int
     true: Law
+    most: np.ndarray
     drawn: np.ndarray
     constant: float
 
@@ -121,29 +103,32 @@ class _Foretold:
             if true is not None and near is not None and other != here:
                 noise = rng.standard_normal((probes, points.loc.shape[1]))
                 constant = 0.5 * (near.log_det - true.log_det - (noise**2).sum(axis=1).mean())
-                found.append(_Pair(int(here), other, true, near.coloured(noise), constant))
+                most = near.most_change(points.log_sds[other], points.pattern)
+                drawn = near.coloured(noise)
+                found.append(_Pair(int(here), other, true, most, drawn, constant))
         return found
 
-    def units(self, choice: _Choice) -> Units:
-        """Those that are chosen of each number."""
-        numbers = np.arange(len(choice.way))
-        weights = np.array([units.weights for units in self.ways])[choice.way, :, numbers].T
-        floor = np.array([units.floor for units in self.ways])[choice.way, numbers]
+    def units(self, chosen: np.ndarray) -> Units:
+        """Those that are chosen of each number, by their place among the ways."""
+        numbers = np.arange(len(chosen))
+        weights = np.array([units.weights for units in self.ways])[chosen, :, numbers].T
+        floor = np.array([units.floor for units in self.ways])[chosen, numbers]
         return Units(weights, floor)
 
-    def miss(self, choice: _Choice) -> float:
+    def miss(self, chosen: np.ndarray) -> float:
         """Divergences of the laws from what is foretold, of which logarithms are averaged.
 
         Of all of z, and of the numbers of each site by themselves: what is told closely together
         counts for most in the one, and tails of single numbers in the other.
         """
-        points, numbers = self.points, np.arange(len(choice.way))
-        sizes, together, alone = self.units(choice).logs(points.t), [], []
+        points, numbers = self.points, np.arange(len(chosen))
+        sizes, together, alone = self.units(chosen).logs(points.t), [], []
         for pair in self._pairs:
             here, other = pair.here, pair.other
-            fixed, ratio = sizes[other] - sizes[here], self._log_sds[here] - points.log_sds[other]
-            log_scale = np.clip(np.where(choice.firm, fixed, ratio), -WIDEST, WIDEST)
-            error = self._errors[choice.way, here, numbers]
+            fixed = sizes[other] - sizes[here]
+            away = self._log_sds[here] - points.log_sds[other] - fixed
+            log_scale = np.clip(fixed + np.clip(away, -pair.most, pair.most), -WIDEST, WIDEST)
+            error = self._errors[chosen, here, numbers]
             squares = pair.true.squares(error + np.exp(log_scale) * pair.drawn, points.pattern)
             together.append(0.5 * squares.mean() - log_scale.sum() + pair.constant)
             wider = log_scale + points.log_sds[other] - points.log_sds[here]

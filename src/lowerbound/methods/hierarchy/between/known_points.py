@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lowerbound.family.densities.held_points import most_change, own_precision
 from lowerbound.family.numerics.surrogate import errors_left_out
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.mixing import Mixing
@@ -27,6 +28,10 @@ class Law:
     def log_det(self) -> float:
         """That of the precision of z."""
         return self.factor.log_det - (2.0 * self.mixing.log_det if self.mixing else 0.0)
+
+    def most_change(self, log_sds: np.ndarray, pattern: Pattern) -> np.ndarray:
+        """How far log sds may be from these of the point."""
+        return most_change(own_precision(self.entries, pattern, self.mixing) * np.exp(2 * log_sds))
 
     def coloured(self, noise: np.ndarray) -> np.ndarray:
         """Rows of standard normals as deviations of z."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lowerbound.cost import allowance
 from lowerbound.family.numerics.smoothed import Placed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame
 from lowerbound.methods.hierarchy.standardised import density_along, placed_again, standardised
@@ -27,6 +28,7 @@ FAR_BELOW = 12.0  # nats, from where on a summit has no mass whatever its width
 TURNS = 3  # climbs, where the sides of a summit are higher
 HIGHER = 0.3  # nats above the summit, where another climb begins
 NODES = 4096  # of each summit, that proposals for all are made of
+PLENTY = 0.1  # of what a fit may take, up to which other summits are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +57,13 @@ def hills(
 ) -> Generator[Solved, None, tuple[Hill, ...]]:
     """The summits that have mass, the first with the most; yields after every evaluation.
 
-    The first start must come to one; from the others, further ones are looked for.
+    The first start must come to one; from the others, further ones are looked for while there is
+    plenty of time.
     """
     found: list[Hill] = []
     for start in starts:
+        if found and allowance().spent > PLENTY:
+            break
         known = len(evaluated.known)
         one = yield from _hill_from(evaluated, start, found)
         if one is not None:
