@@ -16,6 +16,7 @@ import pytest
 from numpyro.infer.util import log_density
 
 import lowerbound as lb
+from lowerbound.methods.hierarchy import hierarchies
 
 ROWS, NOISE, DRAWS = 1_000, 0.3, 400
 rng = np.random.default_rng(1)
@@ -87,3 +88,13 @@ def test_what_rows_tell_is_the_same_in_both_ways(name):
     ratio = told[1].std(axis=0) / told[0].std(axis=0)
     assert abs(np.log(ratio)).max() < 0.1  # of 2,000 draws: an error of 0.022 each, 30 or 96 times
     assert abs(told[1].mean(axis=0) - told[0].mean(axis=0)).max() < 0.15 * told[0].std()
+
+
+@pytest.mark.judged
+def test_a_law_that_is_missed_between_points_is_compared_with_the_posterior(monkeypatch):
+    """Given hyperparameters all is Gaussian, which does not say that draws between points are."""
+    program, y = PROGRAMS["crossed"]
+    monkeypatch.setattr(hierarchies, "UNEVEN", 0.0)
+    fit = lb.fit(program, True, y, until="fitted")
+    assert fit.verdict.evidence is not None
+    assert fit.verdict.trust == "all"

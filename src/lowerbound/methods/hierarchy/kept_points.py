@@ -15,7 +15,7 @@ from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.methods.hierarchy.between.effect_units import effect_units
-from lowerbound.methods.hierarchy.between.foretelling import following
+from lowerbound.methods.hierarchy.between.foretelling import Following, following
 from lowerbound.methods.hierarchy.between.known_points import Law, Points, kernel
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -36,9 +36,10 @@ def integrated(
     pattern: Pattern,
     precision: Callable[[Solved], np.ndarray] = attrgetter("precision"),
     predictors: Predictors | None = None,
-) -> tuple[Integrated, dict[str, Any]]:
+) -> tuple[Integrated, dict[str, Any], float]:
     """The density q(theta) q(z | theta) of an integral over the hyperparameters `sites`.
 
+    And by how many nats it misses the law of z between points, where that is looked at.
     `precision` gives the entries of P at a point, of which it is kept for those of most mass.
     `predictors` say in which units z may be, and how it is made of what P is of, if of levels.
     """
@@ -73,9 +74,10 @@ def integrated(
         return None if factor is None else Law(factor, entries, own_mixing)
 
     points = Points(s, t, loc, log_sds, mass, pattern, law)
-    units = Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1]))
+    follows = Following(Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1])), 0.0)
     if predictors is not None and pattern.is_exact and len(solved) > t.shape[1] > 0:
-        units = following(points, effect_units(predictors, points), np.asarray(pattern.groups))
+        follows = following(points, effect_units(predictors, points), np.asarray(pattern.groups))
+    units = follows.units
     means = loc * np.exp(units.logs(t))
     slopes, stretches = points.slopes(means), points.slopes(log_sds)
     rest = [(known - s @ by)[kept] for known, by in ((means, slopes), (log_sds, stretches))]
@@ -98,7 +100,7 @@ def integrated(
     }
     if mixings:
         parameters |= mixing_parameters([mixings[number] for number in kept[anchors]])
-    return Integrated(coordinates, tuple(sites), {"pattern": pattern}), parameters
+    return Integrated(coordinates, tuple(sites), {"pattern": pattern}), parameters, follows.nats
 
 
 def unmade(

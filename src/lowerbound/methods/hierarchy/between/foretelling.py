@@ -23,16 +23,27 @@ WIDEST = 20.0  # log of how much wider or narrower a number may be
 GAIN = 0.02  # relatively, that another choice is to be better by
 
 
-def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Units:
+@dataclass(frozen=True, eq=False)
+class Following:
+    """The units that are chosen, and by how many nats laws are foretold wrongly in them.
+
+    That is between points: draws are about half as far from one.
+    """
+
+    units: Units
+    nats: float
+
+
+def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Following:
     """The choice among units, the first of which are none, by what the points foretell.
 
     It is one for all numbers of a site; sites: the number of the site of each of them.
     """
     foretold, size = _Foretold(points, ways, sites), len(sites)
     chosen = np.zeros(size, int)
-    if len(ways) == 1:
-        return ways[0]
-    least = foretold.miss(chosen)
+    if len(ways) == 1 and len(points.pattern.rows) > MOST:
+        return Following(ways[0], 0.0)
+    least = foretold.miss(chosen) if len(ways) > 1 else 0.0
     for part in (np.ones(size, bool), *(sites == site for site in np.unique(sites))):
         for way, units in enumerate(ways):
             if way and not units.weights[:, part].any():
@@ -40,7 +51,7 @@ def following(points: Points, ways: Sequence[Units], sites: np.ndarray) -> Units
             other = np.where(part, way, chosen)
             if (missed := foretold.miss(other)) < (1.0 - GAIN) * least:
                 chosen, least = other, missed
-    return foretold.units(chosen)
+    return Following(foretold.units(chosen), foretold.nats(chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +132,16 @@ class _Foretold:
         Of all of z, and of the numbers of each site by themselves: what is told closely together
         counts for most in the one, and tails of single numbers in the other.
         """
+        found = (np.log1p(np.maximum(nats, 0.0)) for nats in self._divergences(chosen))
+        return float(sum(nats.mean() for nats in found if nats.size))
+
+    def nats(self, chosen: np.ndarray) -> float:
+        """The divergence of all of z at the median of the points."""
+        together, _ = self._divergences(chosen)
+        return float(np.median(together)) if together.size else 0.0
+
+    def _divergences(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """At each of the points, of z, and of the sites' numbers by themselves."""
         points, numbers = self.points, np.arange(len(chosen))
         sizes, together, alone = self.units(chosen).logs(points.t), [], []
         for pair in self._pairs:
@@ -134,7 +155,4 @@ class _Foretold:
             wider = log_scale + points.log_sds[other] - points.log_sds[here]
             square = np.exp(2.0 * wider) + (error * np.exp(-points.log_sds[here])) ** 2
             alone.append(np.bincount(self.sites, 0.5 * (square - 1.0) - wider))
-        if not together:
-            return 0.0
-        found = (np.log1p(np.maximum(nats, 0.0)).mean() for nats in (together, alone))
-        return float(sum(found))
+        return np.array(together), np.array(alone)
