@@ -4,7 +4,7 @@
 
 39 posteriors of posteriordb and the mixed models of lme4's data, one run each: what is in the file
 of rows already is not run again, so that a run that was stopped goes on. `--draw FOLDER` makes
-`images/accuracy.svg` of the rows, and the tables of `accuracy.md` there.
+`images/accuracy.svg` of the rows, and fills the tables of `accuracy.md` there, if there is one.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def drawn(rows: pd.DataFrame, path: Path) -> None:
         axis.axhline(NEAR, color="#444444", linewidth=0.8, linestyle=":")
         axis.axvline(own["cold_cpu"].median(), color="#0072b2", linewidth=0.8, alpha=0.5)
         axis.set(xscale="log", yscale="log", title=TITLES[method])
-        axis.title.set_fontsize(10)
+        axis.title.set_fontsize(9)
     for axis in axes.flat[len(order) :]:
         axis.set_visible(False)
     axes.flat[0].legend(fontsize=8, frameon=False, loc="upper right")
@@ -128,10 +128,12 @@ def drawn(rows: pd.DataFrame, path: Path) -> None:
 
 
 def written(rows: pd.DataFrame, folder: Path) -> None:
-    """The picture, and the tables between the marks of the page."""
+    """The picture, and the tables between the marks of the page, if there is one."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     drawn(rows, folder / "images" / "accuracy.svg")
     page = folder / "accuracy.md"
+    if not page.is_file():
+        return
     text = page.read_text()
     for which in ("posteriordb", "mixed"):
         lines = as_markdown(summary(rows[rows["set"] == which]))
