@@ -19,8 +19,8 @@ import numpy as np
 
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import additive_kernel
-from lowerbound.family.sparse.elimination import AnyFactor, Pattern
-from lowerbound.family.sparse.mixing import Mixing, mixing_of
+from lowerbound.family.sparse.elimination import Pattern
+from lowerbound.family.sparse.mixing import MixedLaw, Mixing, mixing_of, most_change
 
 Parameters = Mapping[str, Any]
 COMPONENTS = 512  # of the marginal law of a hyperparameter
@@ -28,30 +28,7 @@ BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
 WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
 FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
-LEANING = 0.3  # log of how much an sd may change by itself, where half of it is its own
-MIXED = 300  # numbers that are combinations of others, whose precisions are dense
 AT_ONCE = 2**22  # numbers of draws that are coloured together
-
-
-def own_precision(entries: np.ndarray, pattern: Pattern, mixing: Mixing | None) -> np.ndarray:
-    """The precision of each number of z given all others; 0 where it would take too long."""
-    if mixing is not None:
-        small = len(pattern.groups) <= MIXED
-        return mixing.precision(entries, pattern) if small else np.zeros(len(pattern.groups))
-    found, diagonal = np.zeros(len(pattern.groups)), pattern.rows == pattern.columns
-    found[pattern.rows[diagonal]] = entries[diagonal]
-    return found
-
-
-def most_change(shared: np.ndarray) -> np.ndarray:
-    """How far log sds may be from those of another point, by variances over those given all others.
-
-    Of an sd that is its own, not shared with others, any; else as little as keeps the sd given all
-    others, P_ii^-1/2, from being drowned.
-    """
-    own = np.minimum(1.0 / np.sqrt(np.maximum(shared, 1.0)), 1.0 - 1e-9)
-    found: np.ndarray = LEANING * own**2 / (1.0 - own)
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +103,12 @@ class HeldPoints:
         shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
         return shrunk, BANDWIDTH * sd
 
-    def factor(self, anchor: int) -> AnyFactor:
-        """The factor of the precision at an anchor."""
-        found = self.pattern.factor(self.precision[anchor])
-        assert found is not None, "a stored precision is not positive definite"
-        return found
+    def law(self, anchor: int) -> MixedLaw:
+        """The law of the deviations of z at an anchor."""
+        entries = self.precision[anchor]
+        factor = self.pattern.factor(entries)
+        assert factor is not None, "a stored precision is not positive definite"
+        return MixedLaw(self.pattern, entries, factor, self.mixing(anchor))
 
     def mixing(self, anchor: int) -> Mixing | None:
         """How z is made of what the precision at an anchor is of; None where it is that itself."""
@@ -210,7 +188,7 @@ class HeldPoints:
     def _most_change(self) -> np.ndarray:
         """How far log sds may be from those of an anchor in units, (a, d)."""
         found = [
-            most_change(own_precision(self.precision[n], self.pattern, self.mixing(n)) * variance)
+            most_change(self.precision[n], self.pattern, self.mixing(n), variance)
             for n, variance in enumerate(self.variance[self.anchors])
         ]
         return np.array(found)
@@ -236,13 +214,11 @@ class HeldPoints:
         most = max(1, AT_ONCE // size)
         for anchor in np.unique(nearest):
             own = np.flatnonzero(nearest == anchor)
-            factor, mixing = self.factor(int(anchor)), self.mixing(int(anchor))
+            law = self.law(int(anchor))
             for start in range(0, len(own), most):
                 some = own[start : start + most]
-                coloured = factor.coloured(rng.standard_normal((size, len(some))))
-                if mixing is not None:
-                    coloured = mixing.mixed(coloured)
-                drawn[some] += scales[some] * coloured.T
+                noise = rng.standard_normal((size, len(some))).T
+                drawn[some] += scales[some] * law.coloured(noise)
         return drawn
 
     def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -253,18 +229,9 @@ class HeldPoints:
         nearest = self.nearest(s)
         scales = self._log_scales(t, s, nearest)
         error = (z - self.means(s)) * np.exp(-scales)
-        rows, columns = self.pattern.rows, self.pattern.columns
-        twice = np.where(rows == columns, 1.0, 2.0)
         found = np.empty(len(t))
         for anchor in np.unique(nearest):
-            own = np.flatnonzero(nearest == anchor)
-            entries = twice * self.precision[anchor]
-            log_det, away = self.factor(int(anchor)).log_det, error[own]
-            mixing = self.mixing(int(anchor))
-            if mixing is not None:
-                away, log_det = mixing.unmixed(away), log_det - 2.0 * mixing.log_det
-            for row, one in zip(own, away, strict=True):
-                square = float(entries @ (one[rows] * one[columns]))
-                found[row] = 0.5 * (log_det - square)
+            own, law = np.flatnonzero(nearest == anchor), self.law(int(anchor))
+            found[own] = 0.5 * (law.log_det - law.squares(error[own]))
         found -= scales.sum(axis=1) + 0.5 * z.shape[1] * math.log(2 * math.pi)
         return found

@@ -17,6 +17,8 @@ from scipy.sparse.linalg import splu
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 
 MIXING = ("mixing_rows", "mixing_columns")  # parameters that say where M has entries
+LEANING = 0.3  # log of how much an sd may change by itself, where half of it is its own
+MOST_MIXED = 300  # numbers of z whose precisions, which are dense, are found
 AT_ONCE = 2**22  # numbers of covariances that are held together
 
 
@@ -78,3 +80,49 @@ class Mixing:
             some = self.matrix[start : start + most].toarray()
             found[start : start + most] = (some * factor.solve(some.T).T).sum(axis=1)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class MixedLaw:
+    """Covariances of z. entries: those of the precision of u, whose factor is `factor`."""
+
+    pattern: Pattern
+    entries: np.ndarray
+    factor: AnyFactor
+    mixing: Mixing | None
+
+    @property
+    def log_det(self) -> float:
+        """That of the precision of z."""
+        return self.factor.log_det - (2.0 * self.mixing.log_det if self.mixing else 0.0)
+
+    def coloured(self, noise: np.ndarray) -> np.ndarray:
+        """Rows of standard normals as deviations of z."""
+        found = self.factor.coloured(noise.T)
+        return (self.mixing.mixed(found) if self.mixing else found).T
+
+    def squares(self, away: np.ndarray) -> np.ndarray:
+        """The squared length of rows of deviations of z, in sds."""
+        rows, columns = self.pattern.rows, self.pattern.columns
+        entries = np.where(rows == columns, 1.0, 2.0) * self.entries
+        away = self.mixing.unmixed(away) if self.mixing else away
+        return np.array([float(entries @ (one[rows] * one[columns])) for one in away])
+
+
+def most_change(
+    entries: np.ndarray, pattern: Pattern, mixing: Mixing | None, variance: np.ndarray
+) -> np.ndarray:
+    """How far log sds of z may be from those of this law, elsewhere.
+
+    Of an sd that is its own, not shared with others, any; else as little as keeps the sd given all
+    others, P_ii^-1/2, from being drowned. Any as well where that would take too long to find.
+    """
+    precision = np.zeros(len(variance))
+    if mixing is None:
+        diagonal = pattern.rows == pattern.columns
+        precision[pattern.rows[diagonal]] = entries[diagonal]
+    elif len(variance) <= MOST_MIXED:
+        precision = mixing.precision(entries, pattern)
+    own = np.minimum(1.0 / np.sqrt(np.maximum(precision * variance, 1.0)), 1.0 - 1e-9)
+    found: np.ndarray = LEANING * own**2 / (1.0 - own)
+    return found

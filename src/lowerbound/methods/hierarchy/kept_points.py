@@ -13,10 +13,10 @@ from lowerbound.family.densities.held_points import PATTERN, Units
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.sparse.elimination import Pattern
-from lowerbound.family.sparse.mixing import Mixing
+from lowerbound.family.sparse.mixing import MixedLaw, Mixing
 from lowerbound.methods.hierarchy.between.effect_units import effect_units
 from lowerbound.methods.hierarchy.between.foretelling import Following, following
-from lowerbound.methods.hierarchy.between.known_points import Law, Points, kernel
+from lowerbound.methods.hierarchy.between.known_points import Points, kernel
 from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
@@ -67,11 +67,11 @@ def integrated(
     kept = order[: min(needed, max(FEWEST, MOST_NUMBERS // (2 * loc.shape[1] + 1)))]
     anchors = np.arange(min(len(kept), max(1, MOST_NUMBERS // max(1, len(pattern.rows)))))
 
-    def law(number: int) -> Law | None:
+    def law(number: int) -> MixedLaw | None:
         entries = precision(own[number])
         factor = pattern.factor(entries)
         own_mixing = mixings[number] if mixings else None
-        return None if factor is None else Law(factor, entries, own_mixing)
+        return None if factor is None else MixedLaw(pattern, entries, factor, own_mixing)
 
     points = Points(s, t, loc, log_sds, mass, pattern, law)
     follows = Following(Units(np.zeros((t.shape[1], loc.shape[1])), np.zeros(loc.shape[1])), 0.0)

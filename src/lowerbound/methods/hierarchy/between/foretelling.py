@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from lowerbound.family.densities.held_points import Units
-from lowerbound.methods.hierarchy.between.known_points import Law, Points
+from lowerbound.family.sparse.mixing import MixedLaw, most_change
+from lowerbound.methods.hierarchy.between.known_points import Points
 
 LOOKED_AT, PROBES = 24, 6  # points that are foretold, and draws at each
 MOST, FEWER = 100_000, (2, 4)  # entries of the precision beyond which these are fewer
@@ -63,7 +64,7 @@ class _Pair:
 
     here: int
     other: int
-    true: Law
+    true: MixedLaw
     most: np.ndarray
     drawn: np.ndarray
     constant: float
@@ -114,7 +115,8 @@ class _Foretold:
             if true is not None and near is not None and other != here:
                 noise = rng.standard_normal((probes, points.loc.shape[1]))
                 constant = 0.5 * (near.log_det - true.log_det - (noise**2).sum(axis=1).mean())
-                most = near.most_change(points.log_sds[other], points.pattern)
+                variance = np.exp(2.0 * points.log_sds[other])
+                most = most_change(near.entries, near.pattern, near.mixing, variance)
                 drawn = near.coloured(noise)
                 found.append(_Pair(int(here), other, true, most, drawn, constant))
         return found
@@ -150,7 +152,7 @@ class _Foretold:
             away = self._log_sds[here] - points.log_sds[other] - fixed
             log_scale = np.clip(fixed + np.clip(away, -pair.most, pair.most), -WIDEST, WIDEST)
             error = self._errors[chosen, here, numbers]
-            squares = pair.true.squares(error + np.exp(log_scale) * pair.drawn, points.pattern)
+            squares = pair.true.squares(error + np.exp(log_scale) * pair.drawn)
             together.append(0.5 * squares.mean() - log_scale.sum() + pair.constant)
             wider = log_scale + points.log_sds[other] - points.log_sds[here]
             square = np.exp(2.0 * wider) + (error * np.exp(-points.log_sds[here])) ** 2

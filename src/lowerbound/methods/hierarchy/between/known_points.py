@@ -7,44 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowerbound.family.densities.held_points import most_change, own_precision
 from lowerbound.family.numerics.surrogate import errors_left_out
-from lowerbound.family.sparse.elimination import AnyFactor, Pattern
-from lowerbound.family.sparse.mixing import Mixing
+from lowerbound.family.sparse.elimination import Pattern
+from lowerbound.family.sparse.mixing import MixedLaw
 
 LENGTHS, NUGGET = (1.0, 1.6, 2.5, 4.0, 6.5), 1e-6  # of the kernel
 COLUMNS = 200  # by which it is chosen
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """Covariances of z at one point: those of M u, where the precision of u has these entries."""
-
-    factor: AnyFactor
-    entries: np.ndarray
-    mixing: Mixing | None
-
-    @property
-    def log_det(self) -> float:
-        """That of the precision of z."""
-        return self.factor.log_det - (2.0 * self.mixing.log_det if self.mixing else 0.0)
-
-    def most_change(self, log_sds: np.ndarray, pattern: Pattern) -> np.ndarray:
-        """How far log sds may be from these of the point."""
-        return most_change(own_precision(self.entries, pattern, self.mixing) * np.exp(2 * log_sds))
-
-    def coloured(self, noise: np.ndarray) -> np.ndarray:
-        """Rows of standard normals as deviations of z."""
-        found = self.factor.coloured(noise.T)
-        return (self.mixing.mixed(found) if self.mixing else found).T
-
-    def squares(self, away: np.ndarray, pattern: Pattern) -> np.ndarray:
-        """The squared length of rows of deviations of z, in sds."""
-        rows, columns = pattern.rows, pattern.columns
-        away = self.mixing.unmixed(away) if self.mixing else away
-        twice = np.where(rows == columns, 1.0, 2.0)
-        found: np.ndarray = (away[:, rows] * away[:, columns]) @ (twice * self.entries)
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +28,7 @@ class Points:
     log_sds: np.ndarray
     mass: np.ndarray
     pattern: Pattern
-    law: Callable[[int], Law | None]
+    law: Callable[[int], MixedLaw | None]
 
     def slopes(self, known: np.ndarray) -> np.ndarray:
         """The regression on s (k, d): by probability, and by all points a little."""
