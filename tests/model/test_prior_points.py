@@ -32,3 +32,10 @@ def test_a_mean_that_is_worlds_above_the_median_does_not():
 def test_quantiles_that_have_to_be_searched_for_are_not(law, monkeypatch):
     monkeypatch.setattr(type(law), "icdf", lambda *_: pytest.fail("asked for a quantile"))
     assert quantile(law, NONE) == pytest.approx(float(law.mean), rel=1e-6)
+
+
+@pytest.mark.parametrize("concentration", [0.5, 1.0, 1])
+def test_a_law_without_a_mean_has_a_likely_value(concentration):
+    """NumPyro divides by zero for the mean of the second, in Python's own numbers."""
+    value = float(quantile(dist.InverseGamma(concentration, 1.0), NONE))
+    assert 0.1 < value < 10.0

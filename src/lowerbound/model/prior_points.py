@@ -91,8 +91,8 @@ def quantile(fn: Any, normal: Array) -> Array:
     transform = biject_to(fn.support)
     try:
         centre = transform.inv(jnp.broadcast_to(fn.mean, fn.shape()))
-    except (NotImplementedError, AttributeError, TypeError, ValueError):
-        centre = jnp.zeros_like(normal)  # flat priors
+    except (NotImplementedError, AttributeError, TypeError, ValueError, ZeroDivisionError):
+        centre = jnp.zeros_like(normal)  # flat priors, and tails without a mean
     near: Array = transform(jnp.where(jnp.isfinite(centre), centre, 0.0) + normal)
     base = strip(fn).base
     if base.event_dim or isinstance(base, SOUGHT):
