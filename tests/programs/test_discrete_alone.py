@@ -143,6 +143,36 @@ def test_a_chain_of_known_probabilities_is_smoothed():
     np.testing.assert_allclose(fit.mean("z"), weights @ paths / weights.sum(), atol=1e-8)
 
 
+def skills_of_people(answers):
+    """Two skills of each person, in loops of Python that stack them: a pair each, not all in one."""
+    people = answers.shape[1]
+    skills = [
+        jnp.array([numpyro.sample(f"skill_{s}_{p}", dist.Bernoulli(0.5)) for p in range(people)])
+        for s in range(2)
+    ]
+    for question, has in enumerate([skills[0], skills[1], skills[0] * skills[1]]):
+        for p in range(people):
+            right = dist.Bernoulli(0.9 * has[p] + 0.2 * (1 - has[p]))
+            numpyro.sample(f"right_{question}_{p}", right, obs=answers[question, p])
+
+
+def test_sites_that_a_loop_stacks_are_summed_where_they_meet():
+    answers = np.random.default_rng(0).integers(0, 2, (3, 9))
+    fit = lb.fit(skills_of_people, answers)
+    assert fit.method == "Enumeration()"
+    evidence = 0.0
+    for p in range(answers.shape[1]):
+        pairs = np.array(list(itertools.product((0, 1), repeat=2)))
+        has = np.stack([pairs[:, 0], pairs[:, 1], pairs[:, 0] * pairs[:, 1]])
+        right = 0.9 * has + 0.2 * (1 - has)
+        weights = 0.25 * np.where(answers[:, p, None] == 1, right, 1 - right).prod(axis=0)
+        evidence += np.log(weights.sum())
+        for s in range(2):
+            mean = (weights * pairs[:, s]).sum() / weights.sum()
+            assert float(fit.mean(f"skill_{s}_{p}")) == pytest.approx(mean, abs=1e-6)
+    assert fit.elbo == pytest.approx(evidence, abs=1e-6)
+
+
 def test_data_that_no_value_explains():
     with pytest.raises(errors.ImpossibleDataError):
         lb.fit(two_dice, 13, method=lb.Enumeration())

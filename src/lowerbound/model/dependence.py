@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in
 
 from lowerbound.compiled import Kept, jit, traced
 from lowerbound.compiled.host import light
+from lowerbound.compiled.host.operations import PLAIN, REDUCED, operation
 
 Inputs = frozenset[int]
 
@@ -33,37 +35,86 @@ _CALLS = {
 def dependence(jaxpr: Jaxpr) -> list[Inputs]:
     """For each output the set of input positions it depends on.
 
-    The outputs of a `scan` depend on what its steps hand on; those of other loops on all inputs.
-    """
-    known: dict[Any, Inputs] = {v: frozenset([i]) for i, v in enumerate(jaxpr.invars)}
+    Scalars that a Python loop stacks and takes apart again stay apart: elements of small arrays are
+    followed one by one. The outputs of a `scan` depend on what its steps hand on; those of other
+    loops on all inputs.
 
-    def of(atom: Any) -> Inputs:
-        return frozenset() if isinstance(atom, Literal) else known.get(atom, frozenset())
+    >>> squares = lambda x, y: jnp.stack([x, y]) ** 2
+    >>> closed = jax.make_jaxpr(lambda x, y: (squares(x, y)[1], squares(x, y).sum()))(1.0, 2.0)
+    >>> dependence(closed.jaxpr)
+    [frozenset({1}), frozenset({0, 1})]
+    """
+    masks = _masks(jaxpr, [1 << i for i in range(len(jaxpr.invars))])
+    return [frozenset(i for i in range(len(jaxpr.invars)) if all_of(m) >> i & 1) for m in masks]
+
+
+# Inputs as the bits of a number: one for all elements of an array, or an array of one for each.
+_Mask = Any
+_LARGEST: Final = 4096  # elements that are followed one by one
+_JOINS: Final = {"concatenate", "stack"}
+_MOVES: Final = _JOINS | {
+    "slice", "squeeze", "reshape", "broadcast_in_dim", "transpose", "rev", "expand_dims",
+}  # fmt: skip
+_ELEMENTWISE: Final = PLAIN.keys() | {"select_n", "integer_pow", "convert_element_type"}
+
+
+def _masks(jaxpr: Jaxpr, inputs: Sequence[_Mask]) -> list[_Mask]:
+    """What each output depends on, given what the inputs do."""
+    known: dict[Any, _Mask] = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def of(atom: Any) -> _Mask:
+        return 0 if isinstance(atom, Literal) else known.get(atom, 0)
 
     for equation in jaxpr.eqns:
-        inputs = [of(atom) for atom in equation.invars]
+        given = [of(atom) for atom in equation.invars]
         inner = _inner(equation)
         if equation.primitive.name == "scan":
-            outputs = _scanned(equation, inputs)
+            outputs = _scanned(equation, given)
         elif inner is None:
-            everything = frozenset[int]().union(*inputs)
-            outputs = [everything] * len(equation.outvars)
+            outputs = [_followed(equation, given)] * len(equation.outvars)
         else:
-            outputs = _through(dependence(inner), inputs)
+            outputs = _masks(inner, given)
         known.update(zip(equation.outvars, outputs, strict=True))
     return [of(atom) for atom in jaxpr.outvars]
 
 
-def _through(inner: Sequence[Inputs], inputs: Sequence[Inputs]) -> list[Inputs]:
-    return [frozenset[int]().union(*(inputs[i] for i in positions)) for positions in inner]
+def all_of(*masks: _Mask) -> int:
+    """All inputs that some element depends on."""
+    found = 0
+    for mask in masks:
+        found |= mask if isinstance(mask, int) else int(np.bitwise_or.reduce(mask, axis=None))
+    return found
 
 
-def _scanned(equation: Any, inputs: Sequence[Inputs]) -> list[Inputs]:
+def _followed(equation: Any, given: Sequence[_Mask]) -> _Mask:
+    """What the output of an operation depends on, element by element where that may differ."""
+    name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+    joins = name in _JOINS and len(set(map(all_of, given))) > 1
+    if not joins and all(isinstance(mask, int) for mask in given):
+        return all_of(*given)
+    if math.prod(shape) > _LARGEST:
+        return all_of(*given)
+    if name in _ELEMENTWISE:
+        found = reduce(np.bitwise_or, given)
+    elif name in REDUCED:
+        found = given[0]
+        for axis in sorted(equation.params["axes"], reverse=True):
+            found = np.bitwise_or.reduce(found, axis=axis)
+    elif name in _MOVES and (move := operation(equation)) is not None:
+        pairs = zip(given, equation.invars, strict=True)
+        found = move(
+            *[m if not isinstance(m, int) else np.full(a.aval.shape, m, object) for m, a in pairs]
+        )
+    else:
+        return all_of(*given)
+    return found if np.ndim(found) else int(np.asarray(found).item())
+
+
+def _scanned(equation: Any, given: Sequence[_Mask]) -> list[_Mask]:
     fixed, carries = scan_sizes(equation.params)
-    step = dependence(equation.params["jaxpr"].jaxpr)
-    known = list(inputs)
+    known = [all_of(mask) for mask in given]
     while True:  # until the steps hand on nothing new
-        outputs = _through(step, known)
+        outputs = [all_of(mask) for mask in _masks(equation.params["jaxpr"].jaxpr, known)]
         carried = [a | b for a, b in zip(known[fixed : fixed + carries], outputs, strict=False)]
         if carried == known[fixed : fixed + carries]:
             return [*carried, *outputs[carries:]]
