@@ -99,3 +99,35 @@ def test_a_step_that_carries_a_key_of_random_numbers_is_looked_at():
 
     with pytest.warns(errors.ReadBeyondWarning, match="reads entry 6"):
         lb.explain(program, Y)
+
+
+def by_probabilities(y):
+    shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
+    numpyro.sample("y", dist.Categorical(shares).expand([6]).to_event(1), obs=y)
+
+
+def by_logits(y):
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0).expand([3]))
+    numpyro.sample("y", dist.Categorical(logits=level), obs=y)
+
+
+def by_cutpoints(y):
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.OrderedLogistic(slope, jnp.array([-1.0, 1.0])), obs=y)
+
+
+@pytest.mark.parametrize("program", [by_probabilities, by_logits, by_cutpoints])
+def test_categories_that_are_floats_are_named(program):
+    codes = np.array([0, 1, 2, 2, 1, 0])
+    lb.explain(program, codes)
+    with pytest.raises(errors.CodeTypeError, match=r"(?s)'y' .*float64.*astype\(int\)"):
+        lb.explain(program, codes.astype(float))
+
+
+def test_a_category_that_a_handler_fixes_is_looked_at_too():
+    def program():
+        shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
+        numpyro.sample("y", dist.Categorical(shares))
+
+    with pytest.raises(errors.CodeTypeError, match="Site 'y'"):
+        lb.fit(numpyro.handlers.condition(program, {"y": 0.0}))

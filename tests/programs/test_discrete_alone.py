@@ -144,7 +144,7 @@ def test_a_chain_of_known_probabilities_is_smoothed():
 
 
 def skills_of_people(answers):
-    """Two skills of each person, in loops of Python that stack them: a pair each, not all in one."""
+    """Two skills of each person, in loops of Python that stack them: pairs, not all in one."""
     people = answers.shape[1]
     skills = [
         jnp.array([numpyro.sample(f"skill_{s}_{p}", dist.Bernoulli(0.5)) for p in range(people)])

@@ -155,6 +155,7 @@ from lowerbound.errors.surface.formulation import (
 from lowerbound.errors.surface.invocation import CommandError
 from lowerbound.errors.unusable_data import (
     CodeRangeError,
+    CodeTypeError,
     DataTypeError,
     EmptyDataError,
     ExcludedError,
@@ -265,6 +266,7 @@ __all__ = [
     "ZeroDensityError",
     # convergence
     "CodeRangeError",
+    "CodeTypeError",
     "ConvergenceWarning",
     "LadderWarning",
     # remedies

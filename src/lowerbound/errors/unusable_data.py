@@ -220,3 +220,14 @@ class CodeRangeError(ArgumentError):
             "and how many groups the plate has; of a series, whether a step reads one after the "
             "last. Rows that are masked may have any code within."
         )
+
+
+class CodeTypeError(ArgumentError):
+    """A site whose values are codes of categories observes numbers of another type."""
+
+    def __init__(self, site: str, where: str, dtype: str) -> None:
+        super().__init__(
+            f"Site '{site}' observes categories of dtype {dtype}   ({where}).\n"
+            "Expected integer codes from 0 on, which NumPyro looks probabilities up by. Pass "
+            "them as integers, e.g. x.astype(int)."
+        )

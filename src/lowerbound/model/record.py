@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxprs_in_params
-from numpyro.distributions import Distribution
+from numpyro.distributions import CategoricalLogits, CategoricalProbs, Distribution
 
 from lowerbound.compiled import traced
 from lowerbound.errors import (
+    CodeTypeError,
     ParameterSiteError,
     ShapeError,
     SubsampledPlateError,
@@ -189,6 +191,9 @@ def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:
         return Entry(name, "deterministic", where, plates, np.shape(value), (), put(value))
     fn = message["fn"]
     stripped = strip(fn)
+    codes = isinstance(stripped.base, CategoricalProbs | CategoricalLogits)
+    if codes and message["is_observed"] and jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise CodeTypeError(name, where, str(jnp.result_type(value)))
     leaves, structure = jax.tree.flatten(stripped.base)
     arrays = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
     # The record outlives the run: it may hold the leaves that are not numbers, but no tracer.
