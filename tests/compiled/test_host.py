@@ -144,11 +144,18 @@ def random(x):
     return x + jax.random.normal(jax.random.key(0))
 
 
+KEY = jax.random.key(0)
+
+
+def closed_over(x):
+    return x + jax.random.normal(KEY)
+
+
 def ordered(x):
     return jnp.sort(jnp.stack([x, -x]))[0]
 
 
-@pytest.mark.parametrize("function", [ordered, random])
+@pytest.mark.parametrize("function", [ordered, random, closed_over])
 def test_what_numpy_lacks_is_compiled(function):
     assert hosted(jax.make_jaxpr(function)(1.0)) is None
     assert_allclose(lightly(function)(1.0), jax.jit(function)(1.0), rtol=1e-6)

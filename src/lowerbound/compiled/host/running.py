@@ -285,6 +285,6 @@ def _platform(platforms: Sequence[Sequence[str] | None]) -> np.ndarray:
 
 
 def _array(const: Any) -> np.ndarray:
-    if hasattr(const, "dtype") and not np.issubdtype(const.dtype, np.generic):
+    if hasattr(const, "dtype") and not isinstance(const.dtype, np.dtype):
         raise _UnknownError  # a key of random numbers, say
     return np.asarray(const)
