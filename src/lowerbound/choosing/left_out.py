@@ -17,7 +17,7 @@ from jax import Array
 from lowerbound.choosing.compared import Score
 from lowerbound.cost import check_fits
 from lowerbound.errors import LowerboundError, NoRowsError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit

@@ -10,12 +10,12 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from lowerbound.errors import ArgumentError
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
-from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.family_records import family_record
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, drawn_together

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from lowerbound.errors import NotPlainError, Residual, StorageError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.family_records import family_from, noncentred_sites, with_program
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q

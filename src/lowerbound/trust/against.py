@@ -21,7 +21,7 @@ from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
@@ -264,7 +264,7 @@ def _check_sum(summation: Summation, seconds: float) -> None:
     """Raise UnjudgedError where a few sums over discrete sites take longer than that."""
     model, names = summation.model, summation.names
     theta = {n: np.zeros(site.shape) for n, site in model.latent.items() if n not in names}
-    closed = traced(summation.log_weights)(theta, model.arguments.data)
+    closed = traced(summation.conditional)(theta, model.arguments.data)
     one = numbers_computed(closed.jaxpr) * machine().number
     if FEW_SUMS * one > seconds:
         raise UnjudgedError(f"to sum out {', '.join(names)} takes about {one:.2g} s for one draw")

@@ -14,8 +14,8 @@ from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.averaged import Averaged
-from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q

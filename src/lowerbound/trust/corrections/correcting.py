@@ -11,7 +11,7 @@ from typing import Any
 
 from lowerbound.compiled import heard
 from lowerbound.errors import CorrectionWarning, NotAFitError, SettingError, UnjudgedError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.q import Q
 from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer
