@@ -47,8 +47,10 @@ def test_slopes_are_those_of_the_function():
     np.testing.assert_allclose(slopes, expected, rtol=1e-13, atol=1e-12)
 
 
-@pytest.mark.parametrize("count, dtype, large", [(MANY, float, True), (MANY - 1, float, False),
-                                                 (MANY, np.float32, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "dtype", "large"),
+    [(MANY, float, True), (MANY - 1, float, False), (MANY, np.float32, False)],
+)
 def test_only_many_doubles_are_worth_more_operations(count, dtype, large):
     with jax.enable_x64(True):
         closed = jax.make_jaxpr(gammaln)(np.ones(count, dtype))
