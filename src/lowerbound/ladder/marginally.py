@@ -9,7 +9,7 @@ from lowerbound.errors import LowerboundError
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.ladder import gaussian_rungs, hierarchical, scalars
-from lowerbound.ladder.case import Case, Rung, Tried, listed
+from lowerbound.ladder.case import GRID, Case, Rung, Tried, listed
 from lowerbound.methods.rewriting.collapsed_out import Collapsed, collapsed_problem
 
 LEAST = 3  # real numbers that are left, from which they may be a Gaussian given the others
@@ -23,7 +23,7 @@ def collapsed(case: Case) -> Iterator[Tried]:
     if not sites:
         return
     names = listed(sites)
-    gridded = hierarchical.on_a_grid(case)
+    gridded = () if GRID in case.failed else hierarchical.on_a_grid(case)
     if gridded:
         reason = f"a grid over {listed(gridded)} does as well, with exact factors"
         yield case.tried(f"{names} integrated out", reason)
@@ -35,6 +35,7 @@ def collapsed(case: Case) -> Iterator[Tried]:
         return
     after = f", with {names} integrated out"
     failed = {n.removesuffix(after): why for n, why in case.failed.items() if n.endswith(after)}
+    failed |= {n: why for n, why in case.failed.items() if n == GRID}  # whatever is on it
     inner = Case(rest, failed)
     families = dict.fromkeys(family.name for family in found.family.families)
     exactly = f"{names} exactly, given the rest ({', '.join(families)})"

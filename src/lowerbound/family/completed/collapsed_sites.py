@@ -35,9 +35,8 @@ from lowerbound.model.program import MaskMissing
 from lowerbound.rewrite.given_values import given_name
 from lowerbound.rewrite.hidden_sites import Without
 
-DRAWS, FEWEST = 4096, 256  # of theta, over which moments of z given theta are averaged
-MIXED = 512  # of them that a marginal density is a mixture over
-MOST_NUMBERS = 50_000_000  # in the parameters of all of these
+DRAWS, FEWEST = 8192, 256  # of theta, over which moments of z given theta are averaged
+MOST_NUMBERS, MOST_MIXED = 10_000_000, 1_000_000  # in the factors at these; in those of a mixture
 
 Naturals = tuple[Natural, ...]
 
@@ -177,19 +176,21 @@ class Collapsed(Completed):
         """Mean and variance of one site under q: of z, those given theta, averaged over theta."""
         if site not in self.collapse.names:
             return self.inner.moments(parameters, site)
-        return Averaged(self.collapse.family).moments(self.naturals(parameters, DRAWS), site)
+        naturals = self._naturals(parameters, MOST_NUMBERS)
+        return Averaged(self.collapse.family).moments(naturals, site)
 
     def marginal(self, parameters: Parameters, site: str) -> Distribution:
         """The marginal density of one site under q; that of z is a mixture over draws of theta."""
         if site not in self.collapse.names:
             return self.inner.marginal(parameters, site)
-        return Averaged(self.collapse.family).marginal(self.naturals(parameters, MIXED), site)
+        naturals = self._naturals(parameters, MOST_MIXED)
+        return Averaged(self.collapse.family).marginal(naturals, site)
 
-    def naturals(self, parameters: Parameters, draws: int) -> Naturals:
-        """The natural parameters of the factors of z at draws of theta, stacked in front."""
+    def _naturals(self, parameters: Parameters, most: int) -> Naturals:
+        """The natural parameters of z at draws of theta, stacked in front: about `most` numbers."""
         latent = self.collapse.model.latent
         numbers = sum(2 * math.prod(latent[name].shape) for name in self.collapse.names)
-        count = int(np.clip(MOST_NUMBERS // numbers, FEWEST, draws)) // BATCH * BATCH
+        count = int(np.clip(most // numbers, FEWEST, DRAWS)) // BATCH * BATCH
         theta = self.inner.sample(parameters, jax.random.key(0), (count,))
 
         def every(conditionals: Conditionals, theta: Values, data: Values) -> Any:

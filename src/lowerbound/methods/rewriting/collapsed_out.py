@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from lowerbound.compute.collapsing import collapse
 from lowerbound.family.completed.collapsed_sites import Collapse
@@ -33,6 +33,7 @@ class Collapsed(Method):
 
     sites: Sequence[str]
     method: Method
+    limited: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         named = not isinstance(self.sites, str) and all(isinstance(s, str) for s in self.sites)
