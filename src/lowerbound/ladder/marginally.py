@@ -9,14 +9,19 @@ from lowerbound.errors import LowerboundError
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import REAL
 from lowerbound.ladder import gaussian_rungs, hierarchical, scalars
-from lowerbound.ladder.case import GRID, Case, Rung, Tried, listed
+from lowerbound.ladder.case import GRID, Case, Tried, listed
 from lowerbound.methods.rewriting.collapsed_out import Collapsed, collapsed_problem
 
 LEAST = 3  # real numbers that are left, from which they may be a Gaussian given the others
+FEW = 50  # numbers of a Gaussian of all that is left, where others would be one given scales
 
 
 def collapsed(case: Case) -> Iterator[Tried]:
-    """Conjugate sites integrated out, and whatever rung takes the rest."""
+    """Conjugate sites integrated out, and whatever rung takes the rest.
+
+    Where what is left has many real numbers, it should be Gaussian given a few others; what is not
+    may be so with the sites that are integrated out, and goes on.
+    """
     if case.discrete or not case.model.latent:
         return
     sites = collapsible(case.model)
@@ -39,16 +44,12 @@ def collapsed(case: Case) -> Iterator[Tried]:
     inner = Case(rest, failed)
     families = dict.fromkeys(family.name for family in found.family.families)
     exactly = f"{names} exactly, given the rest ({', '.join(families)})"
-    for rung in _rungs(inner):
+    real = sum(n for site, n in inner.sizes.items() if domain_of(inner.model.latent[site]) is REAL)
+    few = real < LEAST or inner.size <= FEW
+    whole = (scalars.whole,) if len(inner.sizes) == inner.size else ()
+    integrated = (hierarchical.integrated,) if real >= LEAST else ()
+    gaussian = (gaussian_rungs.gaussian,) if few else ()
+    for rung in (*whole, *integrated, *gaussian):
         for tried in rung(inner):
             method = None if tried.method is None else Collapsed(sites, tried.method)
             yield case.tried(f"{tried.name}{after}", f"{tried.reason}; {exactly}", method)
-
-
-def _rungs(case: Case) -> tuple[Rung, ...]:
-    """What may take the rest: a Gaussian given scales only where some sites are real numbers."""
-    latent = case.model.latent
-    real = sum(n for name, n in case.sizes.items() if domain_of(latent[name]) is REAL)
-    whole = (scalars.whole,) if len(case.sizes) == case.size else ()
-    integrated = (hierarchical.integrated,) if real >= LEAST else ()
-    return (*whole, *integrated, gaussian_rungs.gaussian)

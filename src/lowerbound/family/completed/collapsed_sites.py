@@ -132,7 +132,8 @@ class Collapse:
     def _given(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Naturals, Array]:
         """eta(theta), and c(theta)."""
         given = {given_name(name): jnp.asarray(latents[name], float)[None] for name in self.rest}
-        own = [name for name in self.joint.model.arguments.names if name not in (None, *given)]
+        named = [n for n in self.joint.model.arguments.names if n is not None]
+        own = [name for name in named if name not in given]
         names = [name for name in self.model.arguments.names if name is not None]
         inputs = {new: data[old] for new, old in zip(own, names, strict=True)}
         inputs |= {mask_name(site): mask for site, mask in self.joint.model.missing.items()}
@@ -147,7 +148,7 @@ class Collapse:
             }
             for block in self.joint.blocks
         )
-        return naturals, energy(summands, arrays, zero)
+        return naturals, energy([s for s in summands if not s.reads], arrays, zero)
 
     @property
     def _inside(self) -> dict[str, Array]:

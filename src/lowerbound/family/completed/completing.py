@@ -132,7 +132,7 @@ class Completed(ABC):
 
             return {"z": mapped(one, theta, own, most=BATCH, what="one draw")}
 
-        given = self.run("log_prob", density, theta, own)["z"]
+        given: Array = self.run("log_prob", density, theta, own)["z"]
         return self.inner.log_prob(parameters, theta) + given
 
     def without(
