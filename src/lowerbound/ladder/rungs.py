@@ -58,6 +58,7 @@ RUNGS: tuple[Rung, ...] = (
     marginally.collapsed,
     hierarchical.integrated,
     scalars.conditioned,
+    marginally.collapsed_effects,
     exactly.coordinates,
     exactly.augmented_exactly,
     gaussian_rungs.partly,

@@ -253,6 +253,43 @@ def test_a_grid_that_is_exact_stays():
     assert "'theta' integrated out: a grid over 'a', 'b' does as well, with exact factors" in lines
 
 
+def overdispersed(g, y):
+    """Counts with rates of their own, around those of groups: negative binomial without them."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+    phi = numpyro.sample("phi", dist.Gamma(2.0, 0.5))
+    with numpyro.plate("groups", 3):
+        a = numpyro.sample("a", dist.Normal(0.0, tau))
+    with numpyro.plate("rows", len(g)):
+        rate = numpyro.sample("rate", dist.Gamma(phi, phi / jnp.exp(mu + a[g])))
+        numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+
+def noisy_groups(g, y):
+    """Precisions of groups: integrated out, they tie the rows of a group to its mean."""
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    shape = numpyro.sample("shape", dist.Gamma(2.0, 0.5))
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5))
+    with numpyro.plate("groups", 3):
+        mu = numpyro.sample("mu", dist.Normal(0.0, spread))
+        tau = numpyro.sample("tau", dist.Gamma(shape, rate))
+    with numpyro.plate("rows", len(g)):
+        numpyro.sample("y", dist.Normal(mu[g], 1 / jnp.sqrt(tau[g])), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "taken"),
+    [
+        (overdispersed, (WHERE, COUNTS), "integrated, with 'rate' integrated out"),
+        (noisy_groups, (WHERE, WAITS), "integrated"),
+    ],
+)
+def test_effects_are_a_gaussian_given_scales_with_or_without_them(model, args, taken):
+    """As a Gaussian given scales is nearer than one of all, whatever it takes leads to it."""
+    lines = [line[3:].split(":")[0] for line in lb.explain(model, *args).ladder if line[0] == "-"]
+    assert lines == [taken]
+
+
 # --- Errors ---
 
 
