@@ -83,11 +83,16 @@ def _collapse(model: Model, names: tuple[str, ...]) -> Collapse:
 
 
 def _given(model: Model, rest: Sequence[str]) -> Joint:
-    """What is derived of the program with the rest as data."""
+    """What is derived of the program with the rest as data; once for a model."""
+    key = f"given {tuple(rest)}"
+    if key in model.findings:
+        known: Joint = model.findings[key]
+        return known
     masked = replace(model, function=_masked(model))
     first = {name: value[None] for name, value in _point(model, rest, 0).items()}
     call = model.arguments.call(model._inputs(model.arguments.data))
-    return derived(with_given(masked, first, *call))
+    found = model.findings[key] = derived(with_given(masked, first, *call))
+    return found
 
 
 def _masked(model: Model) -> Callable[..., Any]:

@@ -19,9 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro import handlers
 from numpyro.distributions import Distribution, biject_to
 
+from lowerbound.compiled import traced
 from lowerbound.cost import mapped
 from lowerbound.family.completed.completing import BATCH, Completed, Conditionals, Values
 from lowerbound.family.densities.averaged import Averaged
@@ -29,7 +31,7 @@ from lowerbound.family.exponential import Natural
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.joint import Joint, energy, gradient
-from lowerbound.joint.traced_program import mask_name
+from lowerbound.joint.traced_program import abstract, mask_name
 from lowerbound.model import Model
 from lowerbound.model.program import MaskMissing
 from lowerbound.rewrite.given_values import given_name
@@ -131,7 +133,27 @@ class Collapse:
 
     def _given(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Naturals, Array]:
         """eta(theta), and c(theta)."""
-        given = {given_name(name): jnp.asarray(latents[name], float)[None] for name in self.rest}
+        closed, structure = self._traced
+        theta = {name: jnp.asarray(latents[name], float) for name in self.rest}
+        own = {name: jnp.asarray(data[name]) for name in self.model.arguments.data}
+        found: tuple[Naturals, Array] = jax.tree.unflatten(
+            structure, jaxpr_as_fun(closed)(*jax.tree.leaves((theta, own)))
+        )
+        return found
+
+    @functools.cached_property
+    def _traced(self) -> tuple[ClosedJaxpr, Any]:
+        """Eta and c as a program of theta and the data, derived once."""
+        latent, data = self.model.latent, self.model.arguments.data
+        theta = {name: abstract(latent[name].shape, np.dtype(float)) for name in self.rest}
+        arrays = {name: abstract(array.shape, array.dtype) for name, array in data.items()}
+        closed, shapes = traced(self._derived, return_shape=True)(theta, arrays)
+        return closed, jax.tree.structure(shapes)
+
+    def _derived(
+        self, latents: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> tuple[Naturals, Array]:
+        given = {given_name(name): latents[name][None] for name in self.rest}
         named = [n for n in self.joint.model.arguments.names if n is not None]
         own = [name for name in named if name not in given]
         names = [name for name in self.model.arguments.names if name is not None]
