@@ -48,7 +48,7 @@ def failures(rng: np.random.Generator) -> Data:
     return {"t": t, "y": rng.poisson(rng.gamma(0.7, 1.0, 10) * t)}
 
 
-def pumps(t, y=None):
+def rates_one_level(t, y=None):
     # BUGS volume 1: rates of a common shape and scale
     alpha = numpyro.sample("alpha", dist.Exponential(1))
     beta = numpyro.sample("beta", dist.Gamma(0.1, 1))
@@ -122,7 +122,7 @@ def weights_of_rows(x, y=None):
 PROGRAMS = {
     "shares_one_level": Program(shares_one_level, touches),
     "shares_two_levels": Program(shares_two_levels, batters),
-    "pumps": Program(pumps, failures),
+    "rates_one_level": Program(rates_one_level, failures),
     "rates_of_hospitals": Program(rates_of_hospitals, admissions),
     "frequencies": Program(frequencies, ballots),
     "rates_around_effects": Program(rates_around_effects, claims),
