@@ -26,6 +26,7 @@ from lowerbound.errors import (
 from lowerbound.family.completed.collapsed_sites import Collapse
 from lowerbound.joint import Joint
 from lowerbound.joint.latents import domain_of
+from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.domain import POSITIVE, SIMPLEX, UNIT
 from lowerbound.model import Model, trace_model
 from lowerbound.model.program import MaskMissing
@@ -33,6 +34,7 @@ from lowerbound.rewrite.given_values import with_given
 from lowerbound.rewrite.hidden_sites import parents_among
 
 LEAST = 3  # numbers of a site, from which it is worth while to integrate it out
+MOST_JOINT = 200  # numbers of one Gaussian vector, whose factor is found at every point
 MOST_TRIED = 8  # sites that are looked at, the largest first
 POINTS, MOST_POINTS = 2, 16  # at which the densities are compared, and that are tried
 SPREAD = 0.5  # of these points, on the unconstrained space
@@ -160,6 +162,31 @@ def _collapsible(model: Model) -> tuple[str, ...]:
         if rest and not _misfit(_given(model, rest)):
             chosen = (*chosen, name)
     return tuple(name for name in latent if name in chosen)
+
+
+def largest_factor(model: Model) -> Collapse | None:
+    """The program without its largest factor that is exact given the rest; None without any."""
+    with jax.enable_x64(True):
+        structure = derived(model).structure
+        sites = collapsible(model) if structure.residuals else _largest(structure, model)
+        if not sites:
+            return None
+        try:
+            return collapse(model, sites)
+        except LowerboundError:
+            return None
+
+
+def _largest(structure: Structure, model: Model) -> tuple[str, ...]:
+    """The sites of the factor of the most numbers that can be integrated out at every point."""
+    curved = frozenset().union(*(s.curved for s in structure.summands))
+    sizes = {}
+    for block in structure.blocks:
+        joint = sum(layout.size for layout in block.layouts.values())
+        plain = not (block.family.free_form or block.sequential or block.presence is not None)
+        if plain and block.number not in curved and joint <= MOST_JOINT:
+            sizes[block.sites] = sum(math.prod(model.latent[s].shape) for s in block.sites)
+    return max(sizes, key=lambda sites: sizes[sites], default=())
 
 
 # --------------------------------------------------------------------------------------------------

@@ -107,7 +107,12 @@ class Completed(ABC):
         """Joint draws of all sites, with leading axes `shape`; discrete ones as indices."""
         count = math.prod(shape)
         theta = self.inner.sample(parameters, key, (count,))
-        keys = jax.random.split(jax.random.fold_in(key, 1), count)
+        drawn = self.completed(theta, jax.random.fold_in(key, 1), count)
+        return {name: array.reshape(shape + array.shape[1:]) for name, array in drawn.items()}
+
+    def completed(self, theta: Values, key: Array, count: int) -> dict[str, Array]:
+        """So many draws of all sites, given those of theta, which may be nothing."""
+        keys = jax.random.split(key, count)
 
         def draws(conditionals: Conditionals, theta: Values, keys: Array, data: Values) -> Values:
             def one(theta: Values, key: Array) -> Values:
@@ -117,8 +122,7 @@ class Completed(ABC):
             return found
 
         drawn = {**theta, **self.run("draws", draws, theta, keys)}
-        names = self.elimination.model.latent
-        return {name: drawn[name].reshape(shape + drawn[name].shape[1:]) for name in names}
+        return {name: drawn[name] for name in self.elimination.model.latent}
 
     def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
         """Log q(theta) + log p(z | x, theta) of draws; discrete sites are indices."""
