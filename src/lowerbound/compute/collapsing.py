@@ -33,7 +33,7 @@ from lowerbound.model.program import MaskMissing
 from lowerbound.rewrite.given_values import with_given
 from lowerbound.rewrite.hidden_sites import parents_among
 
-LEAST = 3  # numbers of a site, from which it is worth while to integrate it out
+LEAST = 3  # numbers, from which it is worth while to integrate them out
 MOST_JOINT = 200  # numbers of one Gaussian vector, whose factor is found at every point
 MOST_TRIED = 8  # sites that are looked at, the largest first
 POINTS, MOST_POINTS = 2, 16  # at which the densities are compared, and that are tried
@@ -134,8 +134,8 @@ def _misfit(joint: Joint) -> tuple[str, str] | tuple[()]:
 def collapsible(model: Model) -> tuple[str, ...]:
     """The sites that have exact factors, not Gaussian, given the rest, and hyperparameters in it.
 
-    Positive numbers, shares and simplices of several elements each, whose prior depends on other
-    latent sites: the largest first, then those that are independent of it given the rest.
+    Positive numbers, shares and simplices whose prior depends on other latent sites, several in
+    all: the largest first, then those that are independent of it given the rest.
     """
     key = "collapsible"
     if key not in model.findings:
@@ -150,17 +150,30 @@ def _collapsible(model: Model) -> tuple[str, ...]:
     sizes = {
         name: math.prod(site.shape)
         for name, site in latent.items()
-        if domain_of(site) in (POSITIVE, UNIT, SIMPLEX) and math.prod(site.shape) >= LEAST
+        if domain_of(site) in (POSITIVE, UNIT, SIMPLEX)
     }
-    if not sizes or any(s.support is None or s.support.is_discrete for s in latent.values()):
+    if sum(sizes.values()) < LEAST or any(
+        site.support is None or site.support.is_discrete for site in latent.values()
+    ):
         return ()
     parents = parents_among(model, tuple(latent))
-    ordered = sorted((n for n in sizes if parents[n] - {n}), key=lambda n: -sizes[n])
-    chosen: tuple[str, ...] = ()
-    for name in ordered[:MOST_TRIED]:
-        rest = [n for n in latent if n not in (*chosen, name)]
-        if rest and not _misfit(_given(model, rest)):
-            chosen = (*chosen, name)
+    wanted = [name for name in sizes if parents[name] - {name}]
+    chosen = _independent(model, sorted(wanted, key=lambda name: -sizes[name]))
+    return chosen if sum(sizes[name] for name in chosen) >= LEAST else ()
+
+
+def _independent(model: Model, ordered: Sequence[str]) -> tuple[str, ...]:
+    """Those of some sites that have exact factors given the rest: all, or one after the other."""
+    latent = model.latent
+
+    def fits(names: Sequence[str]) -> bool:
+        rest = [name for name in latent if name not in names]
+        return bool(rest) and not _misfit(_given(model, rest))
+
+    chosen: list[str] = list(ordered) if ordered and fits(ordered) else []
+    for name in ordered[:MOST_TRIED] if not chosen else ():
+        if fits([*chosen, name]):
+            chosen.append(name)
     return tuple(name for name in latent if name in chosen)
 
 

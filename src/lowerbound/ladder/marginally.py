@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lowerbound.compute.collapsing import collapsible
@@ -13,6 +13,7 @@ from lowerbound.ladder import gaussian_rungs, hierarchical, scalars
 from lowerbound.ladder.case import GRID, Case, Rung, Tried, listed
 from lowerbound.methods.rewriting.collapsed_out import Collapsed, collapsed_problem
 
+FEW = 4  # sites that are named one by one
 LEAST = 3  # real numbers that are left, from which they may be a Gaussian given the others
 
 
@@ -50,12 +51,12 @@ def collapsed(case: Case) -> Iterator[Tried]:
     gridded = () if GRID in case.failed else hierarchical.on_a_grid(case)
     if gridded:
         reason = f"a grid over {listed(gridded)} does as well, with exact factors"
-        yield case.tried(f"{listed(sites)} integrated out", reason)
+        yield case.tried(f"{named(sites)} integrated out", reason)
         return
     try:
         rest = _rest(case, sites)
     except LowerboundError as error:
-        yield case.tried(f"{listed(sites)} integrated out", str(error).splitlines()[0])
+        yield case.tried(f"{named(sites)} integrated out", str(error).splitlines()[0])
         return
     if len(rest.case.sizes) == rest.case.size:
         yield from rest.climbed(scalars.whole, case)
@@ -77,6 +78,15 @@ def collapsed_effects(case: Case) -> Iterator[Tried]:
         yield from rest.climbed(gaussian_rungs.gaussian, case)
 
 
+def named(sites: Sequence[str]) -> str:
+    """Some sites in words; of a loop in Python, which makes many, the first.
+
+    >>> named(["a", "b"]), named([f"z{n}" for n in range(20)])
+    ("'a', 'b'", "'z0' and 19 others")
+    """
+    return listed(sites) if len(sites) <= FEW else f"'{sites[0]}' and {len(sites) - 1} others"
+
+
 def _sites(case: Case) -> tuple[str, ...]:
     return () if case.discrete or not case.model.latent else collapsible(case.model)
 
@@ -84,9 +94,9 @@ def _sites(case: Case) -> tuple[str, ...]:
 def _rest(case: Case, sites: tuple[str, ...]) -> Rest:
     """What is left; raises LowerboundError where the density is not what it should be."""
     found, problem = collapsed_problem(case.problem, sites)
-    after = f", with {listed(sites)} integrated out"
+    after = f", with {named(sites)} integrated out"
     failed = {n.removesuffix(after): why for n, why in case.failed.items() if n.endswith(after)}
     failed |= {n: why for n, why in case.failed.items() if n == GRID}  # whatever is on it
     families = dict.fromkeys(family.name for family in found.family.families)
-    exactly = f"{listed(sites)} exactly, given the rest ({', '.join(families)})"
+    exactly = f"{named(sites)} exactly, given the rest ({', '.join(families)})"
     return Rest(sites, Case(problem, failed), after, exactly)

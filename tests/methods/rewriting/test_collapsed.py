@@ -69,7 +69,16 @@ def tables(total, y):
         numpyro.sample("y", dist.Multinomial(total, p), obs=y)
 
 
+def one_by_one(n, y):
+    """A loop in Python: a site for every share."""
+    shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0).expand([2]))
+    for k in range(5):
+        theta = numpyro.sample(f"theta_{k}", dist.Beta(shape[0], shape[1]))
+        numpyro.sample(f"y_{k}", dist.Binomial(n[k], theta), obs=y[k])
+
+
 PROGRAMS = {
+    "a loop": (one_by_one, (TRIALS, COUNTS), tuple(f"theta_{k}" for k in range(5))),
     "two levels": (parks, (TRIALS, WHERE, COUNTS), ("theta",)),
     "missing entries": (parks, (TRIALS, WHERE, GAPS), ("theta",)),
     "rates": (rates, (TRIALS * 0.5, COUNTS), ("rate",)),

@@ -11,7 +11,7 @@ from lowerbound.family.completed.collapsed_sites import Collapse
 from lowerbound.family.completed.collapsed_sites import Collapsed as CollapsedDensity
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.result.answer import Answer
-from lowerbound.result.plan import Plan, Row
+from lowerbound.result.plan import Plan, Row, brief
 from lowerbound.run.method import CHECKPOINTS, Method
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
@@ -86,7 +86,7 @@ def plan_collapsed(problem: Problem, found: Collapse, given: Plan) -> Plan:
                 "+".join(block.sites), block.family.text(block, name), site.where)
         )  # fmt: skip
     plate = model.data_plate
-    names = ", ".join(f"'{name}'" for name in found.names)
+    names = brief(", ".join(f"'{name}'" for name in found.names))
     note = f"{names} integrated out of log p in closed form, and exact given the rest."
     return replace(
         given,
