@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -28,7 +28,9 @@ from lowerbound.cost import mapped
 from lowerbound.family.completed.completing import BATCH, Completed, Conditionals, Values
 from lowerbound.family.densities.averaged import Averaged
 from lowerbound.family.exponential import Natural
+from lowerbound.family.host_draws import all_drawn
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.joint import Joint, energy, gradient
 from lowerbound.joint.traced_program import abstract, mask_name
@@ -209,12 +211,27 @@ class Collapsed(Completed):
         naturals = self._naturals(parameters, MOST_MIXED)
         return Averaged(self.collapse.family).marginal(naturals, site)
 
+    def completed(self, theta: Values, key: Array, count: int) -> dict[str, Array]:
+        """So many draws of all sites, given those of theta: by NumPy, where it has such laws."""
+        naturals, family = self._given(theta), self.collapse.family
+        wide = [replace(one, batch_shape=(count, *one.batch_shape)) for one in family.families]
+        packed = all_drawn(wide, naturals, 1, words(key))
+        if packed is None:
+            return super().completed(theta, key, count)
+        drawn = dict(theta)
+        for block, values in zip(family.blocks, packed, strict=True):
+            drawn |= block.unpack({name: array[0] for name, array in values.items()})
+        return {name: drawn[name] for name in self.collapse.model.latent}
+
     def _naturals(self, parameters: Parameters, most: int) -> Naturals:
         """The natural parameters of z at draws of theta, stacked in front: about `most` numbers."""
         latent = self.collapse.model.latent
         numbers = sum(2 * math.prod(latent[name].shape) for name in self.collapse.names)
         count = int(np.clip(most // numbers, FEWEST, DRAWS)) // BATCH * BATCH
-        theta = self.inner.sample(parameters, jax.random.key(0), (count,))
+        return self._given(self.inner.sample(parameters, jax.random.key(0), (count,)))
+
+    def _given(self, theta: Values) -> Naturals:
+        """The natural parameters of z at every draw of theta."""
 
         def every(conditionals: Conditionals, theta: Values, data: Values) -> Any:
             return mapped(lambda one: conditionals(one, data), theta, most=BATCH, what="one draw")
