@@ -249,6 +249,16 @@ def test_a_correction_keeps_the_sites(fitted):
     np.testing.assert_allclose(draws["odds"], draws["theta"] / (1 - draws["theta"]), rtol=1e-5)
 
 
+def test_single_precision_gives_the_same_fit(fitted):
+    with lb.computing(precision="float32"):
+        single = lb.fit(parks, TRIALS, WHERE, COUNTS)
+    assert single.precision == "float32"
+    for site in fitted.posterior:
+        sd = fitted.sd(site)
+        np.testing.assert_allclose(single.mean(site), fitted.mean(site), atol=0.01 * np.max(sd))
+        np.testing.assert_allclose(single.sd(site), sd, rtol=0.01)
+
+
 def test_a_grid_that_is_exact_stays():
     def two(n, y):
         a = numpyro.sample("a", dist.Gamma(2.0, 1.0))

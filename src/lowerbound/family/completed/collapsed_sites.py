@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -58,6 +58,7 @@ class Collapse:
     joint: Joint
     hidden: tuple[str, ...]
     moved: tuple[str, ...]
+    _traced: dict[str, tuple[ClosedJaxpr, Any]] = field(default_factory=dict, init=False)
 
     @functools.cached_property
     def family(self) -> MeanField:
@@ -135,22 +136,17 @@ class Collapse:
 
     def _given(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Naturals, Array]:
         """eta(theta), and c(theta)."""
-        closed, structure = self._traced
         theta = {name: jnp.asarray(latents[name], float) for name in self.rest}
         own = {name: jnp.asarray(data[name]) for name in self.model.arguments.data}
-        found: tuple[Naturals, Array] = jax.tree.unflatten(
-            structure, jaxpr_as_fun(closed)(*jax.tree.leaves((theta, own)))
-        )
-        return found
-
-    @functools.cached_property
-    def _traced(self) -> tuple[ClosedJaxpr, Any]:
-        """Eta and c as a program of theta and the data, derived once."""
-        latent, data = self.model.latent, self.model.arguments.data
-        theta = {name: abstract(latent[name].shape, np.dtype(float)) for name in self.rest}
-        arrays = {name: abstract(array.shape, array.dtype) for name, array in data.items()}
-        closed, shapes = traced(self._derived, return_shape=True)(theta, arrays)
-        return closed, jax.tree.structure(shapes)
+        leaves = jax.tree.leaves((theta, own))
+        kinds = str([leaf.dtype for leaf in leaves])
+        if kinds not in self._traced:  # derived once, in double or in single precision
+            shapes = jax.tree.map(lambda a: abstract(a.shape, a.dtype), (theta, own))
+            closed, found = traced(self._derived, return_shape=True)(*shapes)
+            self._traced[kinds] = closed, jax.tree.structure(found)
+        closed, structure = self._traced[kinds]
+        given: tuple[Naturals, Array] = jax.tree.unflatten(structure, jaxpr_as_fun(closed)(*leaves))
+        return given
 
     def _derived(
         self, latents: Mapping[str, Any], data: Mapping[str, Any]

@@ -12,7 +12,7 @@ from lowerbound.family.completed.collapsed_sites import Collapsed as CollapsedDe
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.result.answer import Answer
 from lowerbound.result.plan import Plan, Row, brief
-from lowerbound.run.method import CHECKPOINTS, Method
+from lowerbound.run.method import CHECKPOINTS, SINGLE, Method
 from lowerbound.run.planned import Planned
 from lowerbound.run.problem import Problem
 
@@ -44,8 +44,8 @@ class Collapsed(Method):
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Checkpoints, where the method within has them."""
-        return self.method.abilities & {CHECKPOINTS}
+        """Checkpoints and single precision, where the method within has them."""
+        return self.method.abilities & {CHECKPOINTS, SINGLE}
 
     def plan(self, problem: Problem) -> Planned[Any]:
         """The plan of the program without the sites."""
