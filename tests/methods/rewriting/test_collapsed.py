@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from jax.scipy.special import gammaln
 from numpyro.distributions import biject_to
@@ -77,7 +78,18 @@ def one_by_one(n, y):
         numpyro.sample(f"y_{k}", dist.Binomial(n[k], theta), obs=y[k])
 
 
+def seen(table, y):
+    """A program that looks at a column in Python: the number of groups is in the data."""
+    count = int(table["g"].max()) + 1
+    shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0).expand([2]))
+    with numpyro.plate("groups", count):
+        rate = numpyro.sample("rate", dist.Gamma(shape[0], shape[1]))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Poisson(rate[table["g"].to_numpy()]), obs=y)
+
+
 PROGRAMS = {
+    "a table that is looked at": (seen, (pd.DataFrame({"g": WHERE}), COUNTS), ("rate",)),
     "a loop": (one_by_one, (TRIALS, COUNTS), tuple(f"theta_{k}" for k in range(5))),
     "two levels": (parks, (TRIALS, WHERE, COUNTS), ("theta",)),
     "missing entries": (parks, (TRIALS, WHERE, GAPS), ("theta",)),

@@ -78,7 +78,7 @@ class Collapse:
     @property
     def outline(self) -> str:
         """The factors, in words."""
-        return repr([(b.kind, b.sites, b.batch_shape, b.static) for b in self.joint.blocks])
+        return repr([(b.kind, b.layouts, b.batch_shape, b.static) for b in self.joint.blocks])
 
     @property
     def call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -100,8 +100,11 @@ class Collapse:
             ):
                 result = original(*args, **kwargs)
             theta = {name: messages[name]["value"] for name in self.rest}
+            given = self.model.arguments.within(args, kwargs)
+            # What the program looks at is what it was derived for, a column of a table or not.
+            seen = {name: self.model.arguments.data[name] for name in self.model.concrete}
             with handlers.block():
-                total = self.log_marginal(theta, self.model.arguments.within(args, kwargs))
+                total = self.log_marginal(theta, {**given, **seen})
             numpyro.factor(f"{', '.join(self.names)} integrated out", total)
             return result
 
