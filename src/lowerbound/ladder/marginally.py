@@ -98,5 +98,7 @@ def _rest(case: Case, sites: tuple[str, ...]) -> Rest:
     failed = {n.removesuffix(after): why for n, why in case.failed.items() if n.endswith(after)}
     failed |= {n: why for n, why in case.failed.items() if n == GRID}  # whatever is on it
     families = dict.fromkeys(family.name for family in found.family.families)
-    exactly = f"{named(sites)} exactly, given the rest ({', '.join(families)})"
+    are = "it is" if len(sites) == 1 else "they are"
+    why = f"as {are} conjugate given the rest ({', '.join(families)})"
+    exactly = f"{named(sites)} exactly, {why}"
     return Rest(sites, Case(problem, failed), after, exactly)

@@ -240,7 +240,7 @@ def fitted():
 def test_the_ladder_says_what_is_integrated_out_and_why(fitted):
     taken = next(line for line in fitted.plan.ladder if line.startswith("->"))
     assert taken.startswith("-> Gaussian, with 'theta' integrated out: ")
-    assert taken.endswith("; 'theta' exactly, given the rest (Beta)")
+    assert taken.endswith("; 'theta' exactly, as it is conjugate given the rest (Beta)")
     note = "'theta' integrated out of log p in closed form, and exact given the rest."
     assert note in fitted.plan.notes
     rows = {row.site: (row.family, row.update) for row in fitted.plan.rows}
