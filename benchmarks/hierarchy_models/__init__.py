@@ -10,7 +10,7 @@ from importlib import import_module
 from benchmarks.stress_models.program import Program
 
 KINDS = (
-    *("counts", "choices", "measures", "curves", "classics", "dialects", "fields"),
+    *("counts", "choices", "measures", "curves", "classics", "dialects", "fields", "shares"),
     *("apart", "unseen"),
 )
 

@@ -14,6 +14,7 @@ __all__ = [
     "Augmented",
     "Calibration",
     "Checkpoint",
+    "Collapsed",
     "Comparison",
     "Delta",
     "Details",

@@ -25,6 +25,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.collapsed_out import Collapsed
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
@@ -47,6 +48,7 @@ __all__ = [
     "Augmented",
     "Calibration",
     "Checkpoint",
+    "Collapsed",
     "Comparison",
     "Delta",
     "Details",

@@ -49,7 +49,7 @@ def compared(program, args):
             def brute(theta):
                 return jax.vmap(lambda z: model.log_density({**theta, **z}, data))(values)
 
-            weights = summation.log_weights(theta, data)
+            weights = summation.conditional(theta, data)
             draws = jax.vmap(lambda key: summation.draw(weights, key))(jax.random.split(key, DRAWS))
             return {
                 "densities": brute(theta),

@@ -236,6 +236,12 @@ WAYS = (
         alike="Gaussian, non-centred",
     ),
     Way("Gaussian, summed out", lb.Gaussian(starts=2), zoo.TAILS, "estimates"),
+    Way(
+        "Gaussian, integrated out",
+        lb.Collapsed(("theta",), lb.Gaussian(starts=2)),
+        zoo.SHARES,
+        "estimates",
+    ),
     # Discrete sites alone
     Way("Enumeration", lb.Enumeration(), zoo.CULPRIT),
     # Hyperparameters integrated
@@ -247,6 +253,14 @@ WAYS = (
     Way("auto: exact sums", "auto", zoo.CULPRIT, rung="exact", alike="Enumeration"),
     Way(
         "auto: conditioned", "auto", zoo.SCHOOLS, rung="conditioned", alike="CAVI, given one scalar"
+    ),
+    Way(
+        "auto: integrated out",
+        "auto",
+        zoo.SHARES,
+        "estimates",
+        rung="Gaussian, with 'theta' integrated out",
+        alike="Gaussian, integrated out",
     ),
     Way(
         "auto: integrated",
@@ -319,10 +333,12 @@ GAUSSIANS = (
     *(name for name in EVERY if name.startswith("Gaussian")),
     "auto: Gaussian of some sites",
     "auto: Gaussian",
+    "auto: integrated out",
     "auto: summed out",
     "auto: score functions",
 )
 AUGMENTED = ("CAVI, augmented", "SVI, augmented", "SVI, augmented by the plan")
+OUT = ("summed", "integrated")
 ROWLESS = "The observations have no common rows"
 
 REFUSED: Listed = {
@@ -345,7 +361,10 @@ REFUSED: Listed = {
     "densities": {ROWLESS: ("Gaussian, structured",)},
     "saves alone": {
         "by non-centred coordinates": ("Gaussian, non-centred", "Gaussian, centring chosen"),
-        "pass them to lb.load": ("Gaussian, summed out", "auto: summed out", *SUMS),
+        "pass them to lb.load": (
+            *(f"{way} {kind} out" for way in ("Gaussian,", "auto:") for kind in OUT),
+            *SUMS,
+        ),
     },
     "local": {
         ROWLESS: ("Gaussian, structured",),

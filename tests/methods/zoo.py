@@ -110,6 +110,16 @@ def groups(g, y=None, G=3):
         numpyro.sample("y", dist.Normal(a[g], sigma), obs=y)
 
 
+def shares(n, y=None):
+    """Shares of rows, conjugate given two shapes that they have in common."""
+    with numpyro.plate("ends", 2):
+        shape = numpyro.sample("shape", dist.Gamma(4.0, 1.0))
+    numpyro.deterministic("whole", shape[0] + shape[1])
+    with numpyro.plate("rows", len(n)):
+        theta = numpyro.sample("theta", dist.Beta(shape[0], shape[1]))
+        numpyro.sample("y", dist.Binomial(n, theta), obs=y)
+
+
 def logistic(x, y=None):
     """Logistic regression: a Gaussian by quadrature, or exact given auxiliary variables."""
     beta = numpyro.sample("beta", dist.Normal(0.0, 2.0).expand([2]).to_event(1))
@@ -278,6 +288,15 @@ SPREAD = Example(
     {"tau": (), "sigma": (), "a": (3,)},
     _gap("a"),
     **_grid(15.0),
+)
+SHARES = Example(
+    shares,
+    {"n": np.full(12, 6), "y": np.array([1, 3, 2, 5, 4, 0, 2, 3, 6, 4, 2, 3])},
+    {"shape": (2,), "theta": (12,)},
+    {"whole": lambda d: d["shape"].sum(axis=1)},
+    np.arange(7),
+    local=("theta",),
+    drawn=True,
 )
 LOGISTIC = Example(
     logistic,

@@ -158,7 +158,7 @@ def test_a_longer_reach_gives_the_same_weights(case):
     longest = replace(summation, groups=(replace(group, reach={}),))
 
     def both(theta, data):
-        return summation.log_weights(theta, data)[0], longest.log_weights(theta, data)[0]
+        return summation.conditional(theta, data)[0], longest.conditional(theta, data)[0]
 
     with jax.enable_x64(True):
         found, expected = quickly(both)(theta, summation.model.arguments.data)
@@ -190,7 +190,7 @@ def test_a_term_is_computed_within_its_reach():
         def computed(group):
             some = replace(summation, groups=(group,))
             theta = {"p": np.zeros((8, 8)), "mu": np.zeros(8)}
-            return numbers_computed(jax.make_jaxpr(some.log_weights)(theta, {"y": y}).jaxpr)
+            return numbers_computed(jax.make_jaxpr(some.conditional)(theta, {"y": y}).jaxpr)
 
         assert 4 * computed(group) < computed(replace(group, reach={}))
 

@@ -234,7 +234,7 @@ def test_sites_that_meet_are_drawn_jointly():
         summation = enumerated(model)
 
         def both(theta, data, key):
-            weights = summation.log_weights(theta, data)
+            weights = summation.conditional(theta, data)
             keys = jax.random.split(key, DRAWS)
             drawn = jax.vmap(lambda key: summation.draw(weights, key))(keys)
             return jax.nn.softmax(jnp.ravel(weights[0])), drawn
@@ -435,8 +435,8 @@ def test_a_shared_state_is_given_once_where_the_program_allows_it(program, once)
         rng = np.random.default_rng(4)
         theta = {n: rng.standard_normal(s.shape) for n, s in summation.summed().latent.items()}
         apart = tuple(replace(group, once=False) for group in summation.groups)
-        found = quickly(summation.log_weights)(theta, model.arguments.data)
-        each = quickly(replace(summation, groups=apart).log_weights)(theta, model.arguments.data)
+        found = quickly(summation.conditional)(theta, model.arguments.data)
+        each = quickly(replace(summation, groups=apart).conditional)(theta, model.arguments.data)
         np.testing.assert_allclose(found[0], each[0], rtol=1e-12)
 
 
@@ -448,7 +448,7 @@ def test_what_depends_on_the_state_alone_is_computed_once():
         apart = tuple(replace(group, once=False) for group in summation.groups)
 
         def computed(summation):
-            closed = jax.make_jaxpr(summation.log_weights)({"mu": np.zeros(3)}, {"y": y})
+            closed = jax.make_jaxpr(summation.conditional)({"mu": np.zeros(3)}, {"y": y})
             return numbers_computed(closed.jaxpr)
 
         assert 50 * computed(summation) < computed(replace(summation, groups=apart))

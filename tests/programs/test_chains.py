@@ -131,7 +131,7 @@ def test_probabilities_of_a_chain_are_those_of_all_paths():
         keys = jax.random.split(jax.random.key(0), 4000)
 
         def both(theta, data, keys):
-            weights = summation.log_weights(theta, data)
+            weights = summation.conditional(theta, data)
             draws = jax.vmap(lambda key: summation.draw(weights, key))(keys)
             return summation.probabilities(weights), draws
 

@@ -184,3 +184,39 @@ def test_both_bounds_are_latent(model):
         off += [abs(fit.mean(site) - mean) / sd, abs(np.log(fit.sd(site) / sd))]
     # At a wall that is askew a grid may be too coarse, and then says so.
     assert max(off) < 0.1 or not fit.converged
+
+
+# --- Totals of counts that are data ---
+
+TOTALS, TABLE = np.array([5, 3, 9]), np.array([[2, 3], [0, 3], [4, 5]])
+
+
+def tables(total, y):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(2)))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Multinomial(total, p), obs=y)
+
+
+def logits(total, y):
+    a = numpyro.sample("a", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Multinomial(total, logits=a), obs=y)
+
+
+@pytest.mark.parametrize("model", [tables, logits])
+def test_totals_that_are_data_make_a_known_support(model):
+    with jax.enable_x64(True):
+        site = trace_model(model, (TOTALS, TABLE)).observed["y"]
+    assert not site.moving
+    np.testing.assert_array_equal(site.support.upper_bound, TOTALS)
+
+
+def test_counts_with_totals_that_are_data_have_exact_updates():
+    fit = lb.fit(tables, TOTALS, TABLE)
+    np.testing.assert_allclose(fit.posterior["p"].concentration, 1.0 + TABLE.sum(axis=0))
+
+
+@pytest.mark.parametrize("model", [tables, logits])
+def test_counts_that_do_not_add_up_are_named(model):
+    with pytest.raises(lb.errors.SupportError, match=r"Site 'y' .*impossible values"):
+        lb.fit(model, TOTALS + np.array([0, 1, 0]), TABLE)

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
+from lowerbound.compute.collapsing import largest_factor
 from lowerbound.data import eight_schools
 from lowerbound.errors import (
     FewWeightsError,
@@ -23,8 +24,8 @@ from lowerbound.errors import (
     UnjudgedError,
     UnsupportedModelError,
 )
+from lowerbound.model import trace_model
 from lowerbound.trust.against import against
-from lowerbound.trust.corrections.collapsed import collapsed
 from lowerbound.trust.corrections.suited import suited
 from tests.models.zoo import CASES
 
@@ -213,14 +214,15 @@ def test_nuts_gives_the_reference_of_eight_schools(taught):
 def test_a_factor_is_integrated_out_exactly(taught):
     data = eight_schools()
     with jax.enable_x64(True):
-        found = collapsed(taught.model())
+        found = largest_factor(taught.model())
         assert found is not None
-        assert (found.block.sites, list(found.shapes)) == (("mu", "theta"), ["tau"])
+        assert (found.names, found.rest) == (("mu", "theta"), ("tau",))
+        left = trace_model(found.function, *found.call)
         for tau in (0.3, 2.0, 9.0):
             spread = np.diag(data["sigma"] ** 2 + tau**2) + 25.0
             wanted = dist.MultivariateNormal(np.zeros(8), spread).log_prob(data["y"])
-            wanted += dist.HalfCauchy(5.0).log_prob(tau) + np.log(tau)
-            density = found.density(np.log([tau]), found.arrays)
+            wanted += dist.HalfCauchy(5.0).log_prob(tau)
+            density = left.log_density({"tau": tau}, left.arguments.data)
             assert float(density) == pytest.approx(float(wanted), abs=1e-9)
 
 

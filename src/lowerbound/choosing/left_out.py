@@ -17,7 +17,7 @@ from jax import Array
 from lowerbound.choosing.compared import Score
 from lowerbound.cost import check_fits
 from lowerbound.errors import LowerboundError, NoRowsError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.completing import Completed
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
@@ -55,7 +55,7 @@ def _draws(
     those of the posterior, or stand for these.
     """
     family = fit.q.family
-    inner = family.inner if isinstance(family, Summed) else family
+    inner = family.inner if isinstance(family, Completed) else family
     why = ""
     if not fit.answer.exact and not isinstance(inner, WeightedDraws):
         try:

@@ -1,8 +1,8 @@
-"""Jitted functions whose linear algebra is safe on a pool of any size."""
+"""Jitted functions whose linear algebra is safe on a pool of any size, and log Gamma quick."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, Final
 
@@ -10,17 +10,19 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled.abreast import abreast
+from lowerbound.compiled.gamma_functions import by_series, is_large_gamma
 from lowerbound.compiled.options import quick_options
-from lowerbound.compiled.rewriting import Rewriting
+from lowerbound.compiled.rewriting import Rewriting, Values
 from lowerbound.compiled.tracing import apart
-from lowerbound.compiled.unsplit import kernels_divide, unsplit
+from lowerbound.compiled.unsplit import divided, in_parts, kernels_divide
 from lowerbound.compiled.waiting import interruptibly, settled
 
 _STATIC: Final = ("static_argnums", "static_argnames")
 
 
 class Jitted:
-    """A function, traced once a shape, made short (`abreast`) and safe (`unsplit`), compiled.
+    """A function, traced once a shape, made short (`abreast`), safe (`unsplit`) and quick
+    (`gamma_functions`), compiled.
 
     It stands for `jax.jit(function, **options)`. Called while another function is traced, it is a
     part of that one, which is made safe as a whole: rewritten are programs that nothing will map or
@@ -75,12 +77,22 @@ def _kind(leaf: Any) -> object:
 
 
 def _safe(function: Callable[..., Any], inner: Any) -> Callable[..., Any]:
-    rewriting = unsplit() if kernels_divide() else None
+    rewriting = Rewriting(_replaced, _instead)
 
     def safe(*args: Any, **kwargs: Any) -> Any:
         return _part(inner, args, kwargs, rewriting)
 
     return update_wrapper(safe, function, updated=())
+
+
+def _replaced(equation: Any) -> bool:
+    """Whether an operation is compiled as another one."""
+    return (kernels_divide() and divided(equation)) or is_large_gamma(equation)
+
+
+def _instead(equation: Any, inputs: Sequence[Any]) -> Values:
+    """What computes the same."""
+    return (by_series if is_large_gamma(equation) else in_parts)(equation, inputs)
 
 
 def _part(

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from lowerbound.compiled.interpreting import bind
-from lowerbound.compiled.rewriting import Rewriting, Values
+from lowerbound.compiled.rewriting import Values
 
 # `kMinWorkPerTask` in jaxlib/cpu/lapack_kernels.cc, the same in every release that divides batches.
 SPLIT_FROM: Final = 200_000
@@ -107,7 +107,7 @@ def divided(equation: Any) -> bool:
     return found is not None and found[0] > found[1]
 
 
-def _in_parts(equation: Any, inputs: Sequence[Any]) -> Values:
+def in_parts(equation: Any, inputs: Sequence[Any]) -> Values:
     """The operation as a loop over parts of its batch, on CPU; as it is elsewhere."""
     whole = partial(bind, equation.primitive, params=equation.params)
     parts = partial(_loop, equation)
@@ -146,8 +146,3 @@ def _loop(equation: Any, inputs: Sequence[Array]) -> Values:
 def _batch_rank(equation: Any) -> int:
     rank: int = equation.invars[0].aval.ndim
     return rank - _KERNELS[equation.primitive.name].ranks[0]
-
-
-def unsplit() -> Rewriting:
-    """The rewriting of a program into one whose kernels never divide a batch."""
-    return Rewriting(divided, _in_parts)

@@ -79,7 +79,7 @@ class UnknownSiteError(ArgumentError):
 
 
 class ChosenSitesError(ArgumentError):
-    """Sites are chosen to be conditioned on, or to have a Gaussian, that cannot be."""
+    """Sites are chosen to be conditioned on, integrated out, or to have a Gaussian, in vain."""
 
     @case
     def number(cls, sites: Sequence[str], most: int) -> str:
@@ -138,6 +138,18 @@ class ChosenSitesError(ArgumentError):
         return (
             f"Over got sites with '{site}', whose support depends on other sites   ({where}).\n"
             "Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian()."
+        )
+
+    @case
+    def inexact(cls, sites: Sequence[str], reason: str, where: str = "") -> str:
+        """Sites that are to be integrated out have no exact factors given all others."""
+        place = f"   ({where})" if where else ""
+        names = ", ".join(f"'{name}'" for name in sites)
+        return (
+            f"Collapsed got {names}, which cannot be integrated out exactly: {reason}{place}.\n"
+            "Expected continuous sites with a factor of a closed form each, independent of each "
+            "other, given all other sites. Choose others, or let one Gaussian cover all sites: "
+            "lb.Gaussian()."
         )
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from lowerbound.errors import ArgumentError
+from lowerbound.family.completed.collapsed_sites import Collapsed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.densities.nothing import Nothing
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.score_product import ScoreProduct
-from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
@@ -75,6 +76,9 @@ def family_record(family: Variational) -> dict[str, Any]:
             counts = {n: len(np.asarray(model.latent[n].support_values)) for n in discrete}
             inner = family_record(family.inner)
             return {"kind": "summed", "names": discrete, "counts": counts, "inner": inner}
+        case Collapsed():
+            names, inner = list(family.collapse.names), family_record(family.inner)
+            return {"kind": "collapsed", "names": names, "inner": inner}
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 
 
@@ -111,7 +115,7 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             return Nothing()
         case "draws":
             return WeightedDraws(dict(record["states"]))
-        case "summed":  # the discrete sites come back with the data
+        case "summed" | "collapsed":  # the sites that are integrated out come back with the data
             return family_from(record["inner"], sites)
     raise ValueError(f"no family is called {record['kind']!r}")
 
@@ -121,7 +125,7 @@ def noncentred_sites(family: Variational) -> frozenset[str]:
     match family:
         case UnconstrainedGaussian():
             return family.coordinates.noncentred
-        case Conditioned() | ScoreProduct() | Summed():
+        case Conditioned() | ScoreProduct() | Summed() | Collapsed():
             return noncentred_sites(family.inner)
         case Product():
             return noncentred_sites(family.gaussian)

@@ -41,7 +41,7 @@ def all_drawn(
     families: Sequence[ExponentialFamily],
     naturals: Sequence[Mapping[str, Any]],
     count: int,
-    seed: int,
+    seed: int | np.ndarray,
 ) -> list[Drawn] | None:
     """Values of all factors; None where one has no such draws."""
     rng, found = np.random.default_rng(seed), []

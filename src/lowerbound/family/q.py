@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.completing import Completed
 from lowerbound.family.family_records import family_record
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, drawn_together
@@ -60,11 +60,11 @@ class Q:
         family = self._of(sites)
         if isinstance(family, MeanField):
             return {s for b in family.blocks if set(b.sites) & {*sites} for s in b.sites} & {*every}
-        summed = self.family.summation.names if isinstance(self.family, Summed) else ()
-        return set(every) - (set() if family is self.family else set(summed))
+        apart = self.family.elimination.names if isinstance(self.family, Completed) else ()
+        return set(every) - (set() if family is self.family else set(apart))
 
     def _of(self, sites: Sequence[str] | None) -> Variational:
-        if sites is not None and isinstance(self.family, Summed):
+        if sites is not None and isinstance(self.family, Completed):
             return self.family.only(sites)
         return self.family
 

@@ -30,10 +30,17 @@ from lowerbound.methods.hierarchy.hierarchies import predictors_for
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.collapsed_out import Collapsed, collapsed_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem
+
+
+def _of_the_rest(counted: Counted, method: Collapsed) -> Work | None:
+    """What the method within takes for the program without the sites that are integrated out."""
+    return work_of(collapsed_problem(counted.problem, tuple(method.sites))[1], method.method)
+
 
 # What each kind of method takes.
 _RULES: Final[Mapping[type[Method], Callable[[Counted, Any], Work | None]]] = {
@@ -44,6 +51,7 @@ _RULES: Final[Mapping[type[Method], Callable[[Counted, Any], Work | None]]] = {
     Given: factor_work.grid,
     Integrated: factor_work.hierarchy,
     Over: gaussian_work.partly,
+    Collapsed: _of_the_rest,
     Enumeration: factor_work.summed_over,
     UnconstrainedMethod: gaussian_work.gaussian,  # type: ignore[type-abstract]
 }
@@ -85,6 +93,10 @@ def _below(problem: Problem, method: Method) -> Iterator[Method]:
         if not predictors_for(problem, tuple(method.sites or ())).theta:
             return  # one solution: nothing takes less
         yield CAVI() if not problem.joint.structure.residuals else Gaussian()
+    elif isinstance(method, Collapsed):
+        rest = collapsed_problem(problem, tuple(method.sites))[1]
+        for other in _below(rest, method.method):
+            yield Collapsed(method.sites, other)
     elif isinstance(method, CAVI):
         plate = problem.model.data_plate
         if plate is not None and plate.size > MANY_ROWS:

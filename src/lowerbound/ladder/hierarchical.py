@@ -41,7 +41,7 @@ def integrated(case: Case) -> Iterator[Tried]:
     if not scales and not _multiplied(case):
         yield from _known_scales(case)
         return
-    gridded = _on_a_grid(case) if scales and NAME not in case.failed else ()
+    gridded = on_a_grid(case) if scales and NAME not in case.failed else ()
     try:
         found = predictors_for(case.problem)
         _check(found)
@@ -153,7 +153,7 @@ def _multiplied(case: Case) -> bool:
     return 0 < found.dimension <= SHARED and found.size > found.dimension
 
 
-def _on_a_grid(case: Case) -> tuple[str, ...]:
+def on_a_grid(case: Case) -> tuple[str, ...]:
     """A few scalars of which a grid is exact as well, and cheap; none where there are none."""
     for sites in dict.fromkeys(sets_of_scalars(case)):
         if not 0 < len(sites) <= GRIDDED or not 0 < size_of(case.model, sites) <= FEW:

@@ -1,13 +1,16 @@
 """The automatic ladder: a table of rungs, the first of which that holds is taken.
 
-    minibatches (streams) -> parameters maximised -> exact -> hyperparameters integrated
-        -> conditioned on a few scalars -> coordinate ascent (quadrature) -> augmented
+    minibatches (streams) -> parameters maximised -> exact -> conjugate sites integrated out
+        -> hyperparameters integrated -> conditioned on a few scalars
+        -> coordinate ascent (quadrature) -> augmented
         -> Gaussian of a few sites, the rest exact -> Gaussian -> score functions
 
-A posterior of one factor is exact. Given scales, correlations and shapes, what is a function of
-linear predictors is a sparse Gaussian, and these are integrated; other scalars that set the scale
-or the shape of the rest go on a grid, where the rest is one Gaussian given them. Coordinate ascent
-takes what has a factor for every site; a Gaussian on the unconstrained space takes everything else.
+A posterior of one factor is exact. Sites with exact factors given the rest, of parameters in it,
+are integrated out, and rungs below take what is left. Given scales, correlations and shapes, what
+is a function of linear predictors is a sparse Gaussian, and these are integrated; other scalars
+that set the scale or the shape of the rest go on a grid, where the rest is one Gaussian given them.
+Coordinate ascent takes what has a factor for every site; a Gaussian on the unconstrained space
+takes everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +24,15 @@ from typing import Any
 import jax
 
 from lowerbound.errors import NotConjugateError
-from lowerbound.ladder import discretely, exactly, gaussian_rungs, hierarchical, parametric, scalars
+from lowerbound.ladder import (
+    discretely,
+    exactly,
+    gaussian_rungs,
+    hierarchical,
+    marginally,
+    parametric,
+    scalars,
+)
 from lowerbound.ladder.case import GRID, Case, Rung
 from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.values import as_method, is_auto
@@ -44,9 +55,11 @@ RUNGS: tuple[Rung, ...] = (
     parametric.coordinates,
     parametric.gradients,
     exactly.exact,
+    marginally.collapsed,
     hierarchical.integrated,
     scalars.conditioned,
     exactly.coordinates,
+    marginally.collapsed_effects,
     exactly.augmented_exactly,
     gaussian_rungs.partly,
     gaussian_rungs.gaussian,

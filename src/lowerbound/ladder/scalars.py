@@ -43,6 +43,13 @@ def conditioned(case: Case) -> Iterator[Tried]:
         yield case.tried(GRID, f"{len(every)} scalars are too many for a grid")
 
 
+def whole(case: Case) -> Iterator[Tried]:
+    """Every continuous site on a grid, where they are a few scalars."""
+    *_, sites = sets_of_scalars(case)
+    if GRID not in case.failed and 0 < len(sites) <= MOST:
+        yield from given(case, sites, last=False)
+
+
 def sets_of_scalars(case: Case) -> tuple[tuple[str, ...], ...]:
     """All that set a scale or a shape, those that set a scale, and every continuous site.
 

@@ -19,6 +19,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.parameters.em_value import EM
 from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
+from lowerbound.methods.rewriting.collapsed_out import Collapsed
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
@@ -40,7 +41,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     EM,
     Integrated,
 )
-AROUND: Final[tuple[type[Method], ...]] = (Given, Over, Augmented)
+AROUND: Final[tuple[type[Method], ...]] = (Given, Over, Augmented, Collapsed)
 VALUES: Final[tuple[type[Settings], ...]] = (*METHODS, *AROUND, Details)  # that files may name
 SHORTHAND: Final = {kind.__name__.lower(): kind for kind in METHODS}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -194,14 +195,20 @@ def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:
     codes = isinstance(stripped.base, CategoricalProbs | CategoricalLogits)
     if codes and message["is_observed"] and jnp.issubdtype(jnp.result_type(value), jnp.floating):
         raise CodeTypeError(name, where, str(jnp.result_type(value)))
-    leaves, structure = jax.tree.flatten(stripped.base)
-    arrays = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
     # The record outlives the run: it may hold the leaves that are not numbers, but no tracer.
+    bare, aside = _without_traced_fields(stripped.base)
+    leaves, structure = jax.tree.flatten(bare)
+    arrays = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
     others = {i: leaf for i, leaf in enumerate(leaves) if i not in arrays}
+    fields = tuple(aside)
 
     def rebuild(parameters: Sequence[Any]) -> Distribution:
-        filled = {**others, **dict(zip(arrays, parameters, strict=True))}
-        return jax.tree.unflatten(structure, [filled[i] for i in sorted(filled)])
+        own, apart = parameters[: len(arrays)], parameters[len(arrays) :]
+        filled = {**others, **dict(zip(arrays, own, strict=True))}
+        found: Distribution = jax.tree.unflatten(structure, [filled[i] for i in sorted(filled)])
+        for name, value in zip(fields, apart, strict=True):
+            setattr(found, name, value)
+        return found
 
     mask = None if stripped.mask is None else put(stripped.mask)
     return Entry(
@@ -212,13 +219,27 @@ def _entry(message: Message, where: str, outputs: list[Any]) -> Entry:
         batch_shape=broadcast_batch(message, where),
         event_shape=tuple(fn.event_shape),
         value=put(value),
-        parameters=tuple(put(leaves[i]) for i in arrays),
+        parameters=(*(put(leaves[i]) for i in arrays), *map(put, aside.values())),
         mask=mask,
         scale=None if message["scale"] is None else put(message["scale"]),
         base=type(stripped.base),
         base_event_dim=stripped.base.event_dim,
         rebuild=rebuild,
     )
+
+
+def _without_traced_fields(law: Distribution) -> tuple[Distribution, dict[str, Any]]:
+    """A distribution without what it computes beside its parameters, as totals of counts; these."""
+    names = type(law).gather_pytree_aux_fields()
+    aside = {
+        n: getattr(law, n) for n in names if isinstance(getattr(law, n, None), jax.core.Tracer)
+    }
+    if not aside:
+        return law, aside
+    bare = copy.copy(law)
+    for name in aside:
+        setattr(bare, name, None)
+    return bare, aside
 
 
 def leaves_of(message: Message) -> list[Any]:

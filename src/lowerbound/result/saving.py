@@ -11,11 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.compute.collapsing import collapse
 from lowerbound.errors import NotPlainError, Residual, StorageError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.collapsed_sites import Collapsed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.family_records import family_from, noncentred_sites, with_program
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
+from lowerbound.family.variational import Variational
 from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
@@ -27,7 +30,6 @@ from lowerbound.result.unseen.new_rows import new_call
 from lowerbound.result.verdicts import UNKNOWN, Verdict
 from lowerbound.rewrite.summing.endless_counts import bounded, unbounded
 from lowerbound.rewrite.summing.enumerated import enumerated
-from lowerbound.rewrite.summing.summation import Summation
 from lowerbound.rewrite.trees import tree_from, tree_record
 from lowerbound.store.archive import Kind, check_plain, read_archive, write_archive
 from lowerbound.version import __version__
@@ -133,22 +135,31 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
         shapes = {site: record["shape"] for site, record in sites.items()}
         check_sites(shapes, {site: latent.shape for site, latent in traced.latent.items()})
         family = fit.q.family
-        summation = _summation(document, traced) if set(sites) != set(fit.sites) else None
+        apart = set(sites) != set(fit.sites)
+        whole = _completed(document, family, traced) if apart else None
         if noncentred_sites(family):
-            family = with_program(family, summation.summed() if summation else traced)
-        if summation:
-            family = Summed(family, summation)
+            known = whole.elimination if whole else None
+            program = trace_model(known.function, *known.call) if known else traced
+            family = with_program(family, program)
+        if whole:
+            family = dataclasses.replace(whole, inner=family)
     q = dataclasses.replace(fit.q, family=family, values=finite_values(sites))
     answer = dataclasses.replace(fit.answer, q=q)
     call = dataclasses.replace(fit.call, args=args, kwargs=kwargs)
     return dataclasses.replace(fit, answer=answer, call=call, sites=sites)
 
 
-def _summation(document: dict[str, Any], model: Model) -> Summation:
-    """The sums over discrete sites, counts without an upper end to where the fit took them."""
-    counts = document["family"].get("counts", {})
+def _completed(document: dict[str, Any], family: Variational, model: Model) -> Summed | Collapsed:
+    """A family from a file with the sites that are integrated out, given the rest.
+
+    Counts without an upper end are summed over to where the fit took them.
+    """
+    record = document["family"]
+    if record["kind"] == "collapsed":
+        return Collapsed(family, collapse(model, record["names"]))
+    counts = record.get("counts", {})
     known = {name: counts[name] for name in unbounded(model) if name in counts}
-    return enumerated(bounded(model, known) if known else model)
+    return Summed(family, enumerated(bounded(model, known) if known else model))
 
 
 def _check_centred(path: str | os.PathLike[str], fit: Fit) -> None:
@@ -171,7 +182,7 @@ def _fit(document: dict[str, Any], model: Callable[..., Any]) -> Fit:
     record = document.get("family", {"kind": "mean field", "blocks": document.get("blocks")})
     family = family_from(record, document["sites"])
     naturals = document["naturals"]
-    missing = record.get("names", ()) if record["kind"] == "summed" else ()
+    missing = record.get("names", ()) if record["kind"] in ("summed", "collapsed") else ()
     sites = {n: site for n, site in document["sites"].items() if n not in missing}
     if isinstance(family, MeanField):
         naturals = tuple(naturals)

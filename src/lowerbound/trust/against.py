@@ -21,7 +21,7 @@ from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.completing import Completed, Elimination
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
@@ -34,7 +34,6 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
-from lowerbound.rewrite.summing.summation import Summation
 
 TOGETHER = 512  # rows that are mapped to sites at a time
 SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
@@ -251,20 +250,21 @@ def against(fit: Fit, model: Model | None = None, seconds: float = math.inf) -> 
         if model is None or fit.answer.augment:
             assert fit.call.args is not None
             model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
-        discrete = discrete_sites(model)
+        known = fit.q.family
+        gone = known.elimination.names if isinstance(known, Completed) else discrete_sites(model)
         extra = [name for name in fit.sites if name not in model.latent]
-        family, parameters = marginal_of(fit, [*discrete, *extra])
+        family, parameters = marginal_of(fit, [*gone, *extra])
         key = _key(fit, model, family)
-        made = partial(_target, fit, model, family, discrete, seconds)
+        made = partial(_target, fit, model, family, gone, seconds)
         target = made() if key is None else _targets.of(key, made)
         return Against(target.afresh(), family, parameters)
 
 
-def _check_sum(summation: Summation, seconds: float) -> None:
+def _check_sum(elimination: Elimination, seconds: float) -> None:
     """Raise UnjudgedError where a few sums over discrete sites take longer than that."""
-    model, names = summation.model, summation.names
+    model, names = elimination.model, elimination.names
     theta = {n: np.zeros(site.shape) for n, site in model.latent.items() if n not in names}
-    closed = traced(summation.log_weights)(theta, model.arguments.data)
+    closed = traced(elimination.conditional)(theta, model.arguments.data)
     one = numbers_computed(closed.jaxpr) * machine().number
     if FEW_SUMS * one > seconds:
         raise UnjudgedError(f"to sum out {', '.join(names)} takes about {one:.2g} s for one draw")
@@ -277,7 +277,7 @@ def _key(fit: Fit, model: Model, family: Variational) -> str | None:
     is what is digested.
     """
     data = inputs_of(model)
-    traced = isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Summed)
+    traced = isinstance(family, UnconstrainedGaussian) or isinstance(fit.q.family, Completed)
     if traced or sum(array.size for array in data.values()) > MOST_KEPT:
         return None
     total = hashlib.sha256(f"{trace_program(model).key} {model.single}".encode())
@@ -299,18 +299,20 @@ def marginal_of(fit: Fit, sites: Collection[str]) -> tuple[Variational, Paramete
 
 
 def _target(
-    fit: Fit, model: Model, family: Variational, discrete: Collection[str], seconds: float
+    fit: Fit, model: Model, family: Variational, gone: Collection[str], seconds: float
 ) -> Target:
-    """Log p of continuous sites, in the coordinates of q where q is a Gaussian."""
-    if discrete:
+    """Log p without sites that are summed or integrated out, in the coordinates of a Gaussian q."""
+    if gone:
         known = fit.q.family
-        summation = known.summation if isinstance(known, Summed) else enumerated(model)
-        if len(summation.names) == len(model.latent):
+        found: Elimination = (
+            known.elimination if isinstance(known, Completed) else enumerated(model)
+        )
+        if len(found.names) == len(model.latent):
             raise UnjudgedError(
                 "all latent sites are discrete", "lb.fit(..., method=lb.Enumeration())"
             )
-        _check_sum(summation, seconds)
-        model = trace_model(summation.function, *summation.call)
+        _check_sum(found, seconds)
+        model = trace_model(found.function, *found.call)
     if not isinstance(family, UnconstrainedGaussian):
         return target_for(model)
     own = family.coordinates

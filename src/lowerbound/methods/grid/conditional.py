@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import Transform
 
@@ -33,9 +32,9 @@ from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.joint.traced_program import split_inputs
 from lowerbound.methods.coordinate.begin import assignments
 from lowerbound.methods.coordinate.start import Chance, chances, start
-from lowerbound.model import Model, trace_model
+from lowerbound.model import Model
 from lowerbound.model.dependence import digest
-from lowerbound.rewrite.signature import takes_first
+from lowerbound.rewrite.given_values import given_name, with_given
 from lowerbound.run.problem import Problem
 
 TOLERANCE = 1e-9  # relative change of the conditional ELBO in a sweep
@@ -63,11 +62,6 @@ class Solver:
 
 # --------------------------------------------------------------------------------------------------
 # The conditioned program
-
-
-def given_name(site: str) -> str:
-    """The name of the data argument that holds the value of a conditioned site."""
-    return f"given['{site}']"
 
 
 def given_inputs(theta: Mapping[str, Array]) -> dict[str, Array]:
@@ -117,29 +111,6 @@ def problem_given(problem: Problem, sites: Sequence[str]) -> Model:
         return conditioned(problem.model, names, *problem.call)
 
     return problem.once(("given", names), find)
-
-
-def with_given(
-    model: Model,
-    values: Mapping[str, np.ndarray],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Model:
-    """The program with some sites observed, at values with a leading axis of one.
-
-    The plate of the rows is that of the whole program, which the new observations are not in.
-    """
-    function = model.function
-
-    def given_the_rest(given: Mapping[str, Array], *args: Any, **kwargs: Any) -> Any:
-        observed = {site: given[site][0] for site in given}
-        return handlers.condition(function, data=observed)(*args, **kwargs)
-
-    given_the_rest.unsettled = ("given",)  # type: ignore[attr-defined]
-    plate = model.data_plate
-    call = (dict(values), *args)
-    program = takes_first("given", given_the_rest, function)
-    return trace_model(program, call, kwargs, plate.name if plate else None)
 
 
 # --------------------------------------------------------------------------------------------------

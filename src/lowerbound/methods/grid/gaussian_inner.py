@@ -17,8 +17,9 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.climbing.starts import WIDTH
 from lowerbound.methods.gaussian.climbing.together import LEFT_BEHIND, side_by_side, stopped
 from lowerbound.methods.gaussian.target import POINT, Target, target_for, value_and_gradient
-from lowerbound.methods.grid.conditional import Solver, given_name
+from lowerbound.methods.grid.conditional import Solver
 from lowerbound.model import Model
+from lowerbound.rewrite.given_values import given_name
 from lowerbound.run.walking import ended
 
 TOLERANCE, LIMIT = 1e-3, 100  # the ELBO is wrong by the square of the tolerance

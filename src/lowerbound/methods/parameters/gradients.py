@@ -21,7 +21,7 @@ from lowerbound.ascent.rows.row_batches import batch_size
 from lowerbound.bound.restricted import Restricted, narrowed
 from lowerbound.bound.restricted import reason as narrow_reason
 from lowerbound.errors import ArgumentError, ZeroDensityError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.q import Q
 from lowerbound.family.variational import Variational

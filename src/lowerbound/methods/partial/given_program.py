@@ -25,10 +25,10 @@ from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.energy.summands import Slot
 from lowerbound.joint.terms.indices import Gather, Label, align, unique
 from lowerbound.joint.traced_program import abstract
-from lowerbound.methods.grid.conditional import given_name, with_given
 from lowerbound.model import Model
 from lowerbound.model.dependence import dependence, digest
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.given_values import given_name, with_given
 
 MOST_PRODUCT = 5_000_000  # numbers in a product of arrays that depend on g
 MOST_TRIALS = 8  # sites of which the smallest set is looked for

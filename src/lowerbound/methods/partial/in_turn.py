@@ -28,10 +28,10 @@ from lowerbound.cost import mapped
 from lowerbound.joint import Statistics
 from lowerbound.methods.coordinate.start import Chance, start
 from lowerbound.methods.gaussian.target import POINT
-from lowerbound.methods.grid.conditional import given_name
 from lowerbound.methods.partial.given_program import GivenSites
 from lowerbound.model import Model
 from lowerbound.model.prior_points import prior_point
+from lowerbound.rewrite.given_values import given_name
 
 BATCH = 64  # draws that are worked on together
 MOST_NUMBERS = 20_000_000  # that one batch may hold

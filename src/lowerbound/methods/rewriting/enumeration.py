@@ -14,8 +14,8 @@ from jax.extend.core import jaxpr_as_fun
 from lowerbound.compiled import Kept, quickly, traced
 from lowerbound.errors import ImpossibleDataError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.nothing import Nothing
-from lowerbound.family.densities.summed import Summed
 from lowerbound.family.q import Q
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
@@ -153,7 +153,7 @@ def summed(summation: Summation, counted: tuple[str, ...]) -> tuple[float, dict[
     within = {name for g in summation.groups for some in g.by_reach.values() for name in some}
 
     def sums(data: Any) -> tuple[Any, Any]:
-        weights = summation.log_weights({}, data)
+        weights = summation.conditional({}, data)
         totals = [jnp.sum(g.totals(w)) for g, w in zip(summation.groups, weights, strict=True)]
         others = model.run(jax.tree.map(jnp.asarray, summation.first), data)
         totals += [jnp.sum(d.log_prob()) for name, d in others.items() if name not in within]

@@ -11,7 +11,7 @@ import numpy as np
 
 from lowerbound.errors import CutCountsError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.variational import Parameters
 from lowerbound.methods.rewriting.carried import Carried
 from lowerbound.model import Model

@@ -21,8 +21,9 @@ from lowerbound.errors import UnsupportedModelError
 from lowerbound.model import Model, Site
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.hidden_sites import parents_among
 from lowerbound.rewrite.summing.endless_counts import first_counts
-from lowerbound.rewrite.summing.enumerated import discrete_parents, discrete_sites
+from lowerbound.rewrite.summing.enumerated import discrete_sites
 from lowerbound.rewrite.summing.finite import Finite, Group, is_listable, row_axes
 
 TRIED = 8  # random states of all rows, for which rows must not affect each other
@@ -95,7 +96,7 @@ def score_program(model: Model, counts: Mapping[str, int] | None = None) -> Scor
         if counts is None:
             counts = first_counts(model, unbounded)
         coordinates = _continuous(model, names)
-        parents = discrete_parents(model, names)
+        parents = parents_among(model, names)
         together, blankets = [], {}
         for name in names:
             site = model.latent[name]

@@ -9,7 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path, tree_unflatten
+from jax.tree_util import (
+    PyTreeDef,
+    keystr,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_unflatten,
+)
 
 from lowerbound.errors import ArgumentError, DataTypeError, StreamError
 from lowerbound.model.inputs.leaves import (
@@ -48,6 +54,12 @@ class Arguments:
     def call(self, data: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with the given, possibly traced, arrays put back."""
         return put_back(data, self.names, self.leaves, self.structure)
+
+    def within(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays in the arguments of a call like this one, by name: the inverse of `call`."""
+        leaves = tree_leaves((args, dict(kwargs)), is_leaf=is_leaf)
+        named = zip(self.names, leaves, strict=True)
+        return {name: leaf for name, leaf in named if name is not None}
 
     def seen(self, names: Iterable[str]) -> dict[str, Any]:
         """The named data as a program that looks at them finds them, for one run of it."""

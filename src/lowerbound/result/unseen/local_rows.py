@@ -12,13 +12,16 @@ import numpy as np
 
 from lowerbound.ascent.rows import local as gaussian_rows
 from lowerbound.compiled import jit
+from lowerbound.compute.collapsing import collapse
 from lowerbound.cost import mapped
 from lowerbound.errors import ArgumentError, NotConjugateError
+from lowerbound.family.completed.collapsed_sites import Collapsed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.densities.averaged import Averaged
-from lowerbound.family.densities.summed import Summed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
+from lowerbound.model import Model
 from lowerbound.result.posterior import Posterior
 from lowerbound.result.unseen.new_rows import Rows, global_statistics, rows_of
 from lowerbound.result.unseen.predictive import new_model, shared_draws
@@ -49,8 +52,8 @@ def local_factors(fit: Fit, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         family, naturals = fit.q.family, fit.q.parameters
         if fit.parameters and isinstance(family, UnconstrainedGaussian):
             return Posterior(Q(*gaussian_rows.local_gaussians(family, naturals, model)), sites)
-        if isinstance(family, Summed):
-            return _summed(fit.q, family, model, sites)
+        if isinstance(family, Summed | Collapsed):
+            return _completed(fit.q, family, model, sites)
         try:
             rows = rows_of(model, np.dtype(float))
         except NotConjugateError as error:
@@ -74,22 +77,29 @@ def _solver(rows: Rows) -> Callable[[Values, Any], Any]:
     return solve
 
 
-def _summed(q: Q, family: Summed, model: Any, sites: tuple[str, ...]) -> Posterior:
-    """Discrete sites of new rows: exactly, given each draw of the others."""
-    summation = enumerated(model)
-    others = tuple(name for name in sites if name not in summation.names)
+def _completed(q: Q, family: Summed | Collapsed, model: Model, sites: tuple[str, ...]) -> Posterior:
+    """Sites of new rows that are integrated out: exactly, given each draw of the others."""
+    names = family.elimination.names
+    others = tuple(name for name in sites if name not in names)
     if others:
         raise _without_factor(others)
-    shared = [name for name in summation.names if name not in sites]
+    shared = [name for name in names if name not in sites]
     if shared:
-        raise _without_factor(sites, together=tuple(shared))
-    return Posterior(replace(q, family=Summed(family.inner, summation)), sites)
+        how = "summed over" if isinstance(family, Summed) else "integrated out"
+        raise _without_factor(sites, together=tuple(shared), how=how)
+    whole: Summed | Collapsed
+    if isinstance(family, Collapsed):
+        whole = Collapsed(family.inner, collapse(model, names))
+    else:
+        whole = Summed(family.inner, enumerated(model))
+    return Posterior(replace(q, family=whole), sites)
 
 
 def _without_factor(
     sites: tuple[str, ...],
     error: NotConjugateError | None = None,
     together: tuple[str, ...] = (),
+    how: str = "summed over",
 ) -> ArgumentError:
     names = ", ".join(f"'{name}'" for name in sites)
     why = "they share a Gaussian with global sites, and new rows are not in it"
@@ -98,7 +108,7 @@ def _without_factor(
         why = f"they enter '{first.site}' through {first.operation}"
     if together:
         shared = ", ".join(f"'{name}'" for name in together)
-        why = f"they are summed over together with {shared}, which all rows share"
+        why = f"they are {how} together with {shared}, which all rows share"
     return ArgumentError(
         f"The local sites {names} of new rows have no factor of their own: {why}.\n"
         "Expected local sites with an exact update given the global ones. Use fit.predictive(...), "

@@ -48,7 +48,7 @@ def summed_densities(model: Model, draws: Values) -> Array | None:
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
 
     def one(values: Values) -> Array:
-        weights = summation.log_weights(values, data)
+        weights = summation.conditional(values, data)
         pairs = zip(summation.groups, weights, strict=True)
         parts = [_by_row(group.totals(w), plate.dim) for group, w in pairs]
         if rest:

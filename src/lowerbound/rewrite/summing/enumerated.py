@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import traced
 from lowerbound.errors import DiscreteSiteError, UnsupportedModelError
 from lowerbound.errors.wording import quoted
-from lowerbound.model.dependence import dependence
 from lowerbound.model.sites import Model, Site
+from lowerbound.rewrite.hidden_sites import Parents, parents_among
 from lowerbound.rewrite.summing.chain import Chain
 from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unbounded
 from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
@@ -26,8 +25,6 @@ from lowerbound.rewrite.summing.trial import MOST_DENSITIES, Trial, tried
 
 MOST_STATES = 1000  # of the sites that are summed over together, in one row
 FEWEST = 16  # values of a count without an upper end, at first
-
-Parents = dict[str, frozenset[str]]
 
 
 def discrete_sites(model: Model) -> tuple[str, ...]:
@@ -105,7 +102,7 @@ def _enumerated(model: Model) -> Summation:
         names = discrete_sites(model)
         for name in names:
             _check_finite(model.latent[name])
-        parents = discrete_parents(model, names)
+        parents = parents_among(model, names)
         moved = tuple(n for n in model.latent if n not in names and parents[n])
         for name in moved:
             _check_support(model.latent[name], parents[name])
@@ -144,24 +141,6 @@ def _check_support(site: Site, parents: frozenset[str]) -> None:
             "Expected a support that is the same for all discrete values. Sum them out of the "
             "model yourself."
         )
-
-
-def discrete_parents(model: Model, names: Sequence[str]) -> Parents:
-    """The discrete sites that the density (or value) of each site depends on."""
-    latents = jax.eval_shape(model.draw, jax.random.key(0))
-
-    def outputs(latents: Mapping[str, Array], data: Mapping[str, Array]) -> dict[str, Array]:
-        densities = {n: d.log_prob() for n, d in model.run(latents, data).items()}
-        return {**densities, **model.deterministic_values(latents, data)}
-
-    closed, shapes = traced(outputs, return_shape=True)(latents, model.arguments.data)
-    inputs = sorted(latents)  # the order of a flattened dict; the data come after
-    found = dict(zip(sorted(shapes), dependence(closed.jaxpr), strict=True))
-    parents = {
-        site: frozenset(inputs[i] for i in positions if i < len(inputs) and inputs[i] in names)
-        for site, positions in found.items()
-    }
-    return parents | {name: parents[name] | {name} for name in names}  # a uniform prior has none
 
 
 def _meeting(names: Sequence[str], parents: Parents) -> list[tuple[str, ...]]:

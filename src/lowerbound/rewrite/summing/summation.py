@@ -23,20 +23,19 @@ import numpy as np
 import numpyro
 from jax import Array
 from numpyro import handlers
-from numpyro.primitives import Messenger
 
 from lowerbound.model.density import density_of
 from lowerbound.model.program import (
     Given,
     KeepInside,
     MaskMissing,
-    Message,
     Only,
     SharedCarry,
     execute,
 )
 from lowerbound.model.sites import Model
 from lowerbound.model.trace import trace_model
+from lowerbound.rewrite.hidden_sites import Without
 from lowerbound.rewrite.summing.finite import Group
 
 Values = Mapping[str, Any]
@@ -73,6 +72,12 @@ class Summation:
         return {s.name: np.full(s.shape, np.asarray(s.support_values)[0]) for s in sites}
 
     @property
+    def outline(self) -> str:
+        """What tells apart the programs that draw the discrete sites, and average over them."""
+        sites = [(s.name, s.shape, s.rows) for group in self.groups for s in group.sites]
+        return f"{sites}{[group.text for group in self.groups]}"
+
+    @property
     def call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the summed program: missing entries are filled, and masked inside."""
         return self.model.arguments.call(self.model.arguments.data)
@@ -92,7 +97,7 @@ class Summation:
         def program(*args: Any, **kwargs: Any) -> Any:
             with (
                 handlers.trace() as messages,
-                _Without(self.hidden, self.moved),
+                Without(self.hidden, self.moved),
                 MaskMissing(self.model.missing),
                 handlers.substitute(data=jax.tree.map(jnp.asarray, self.first)),
             ):
@@ -109,7 +114,7 @@ class Summation:
 
     # -- given the continuous sites ----------------------------------------------------------------
 
-    def log_weights(self, latents: Values, data: Values) -> tuple[Array, ...]:
+    def conditional(self, latents: Values, data: Values) -> tuple[Array, ...]:
         """For each group log p(x, z = k | theta) of every state k and row, as it arranges them."""
         args, kwargs = self.model.arguments.call(self.model._inputs(data))
         with self.model._mode():
@@ -207,20 +212,3 @@ class Summation:
                 for n, d in densities.items()
             }
         return {name: group.by_row(log_prob, name) for name, log_prob in found.items()}
-
-
-class _Without(Messenger):  # type: ignore[misc]
-    """Hides sites, and takes the densities of others out."""
-
-    def __init__(self, hidden: tuple[str, ...], moved: tuple[str, ...]) -> None:
-        super().__init__()
-        self.hidden, self.moved = hidden, moved
-
-    def process_message(self, msg: Message) -> None:
-        """Stop a hidden site here; leave a moved one its support alone."""
-        if msg["type"] not in ("sample", "deterministic"):
-            return
-        if msg["name"] in self.hidden:
-            msg["stop"] = True
-        elif msg["name"] in self.moved:
-            msg["fn"] = msg["fn"].mask(False)

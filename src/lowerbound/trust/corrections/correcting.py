@@ -11,7 +11,8 @@ from typing import Any
 
 from lowerbound.compiled import heard
 from lowerbound.errors import CorrectionWarning, NotAFitError, SettingError, UnjudgedError
-from lowerbound.family.densities.summed import Summed
+from lowerbound.family.completed.completing import Completed
+from lowerbound.family.completed.summed import Summed
 from lowerbound.family.q import Q
 from lowerbound.model import Model, trace_model
 from lowerbound.result.answer import Answer
@@ -118,15 +119,19 @@ def _assembled(fit: Fit, model: Model, how: str, improved: Improved, seed: int) 
     sites = site_records(model)
     family, held = improved.family, improved.sites
     drawn_back = [name for name in model.latent if name not in held]
-    if drawn_back:
+    back = ("Categorical, given the rest", "exact (summed out)")
+    told = dict.fromkeys(drawn_back, back)
+    if isinstance(fit.q.family, Completed):
+        family = replace(fit.q.family, inner=family)  # type: ignore[type-var]
+        told |= {r.site: (r.family, r.update) for r in fit.plan.rows if r.site in drawn_back}
+    elif drawn_back:
         family = Summed(family, enumerated(model))
     rows = tuple(
         Row(
             name,
             site.shape,
             sites[name]["scope"],
-            "Categorical, given the rest" if name in drawn_back else "draws",
-            "exact (summed out)" if name in drawn_back else f"corrected ({how})",
+            *told.get(name, ("draws", f"corrected ({how})")),
             "+".join(model.latent),
             "all functions",
             site.where,

@@ -1,15 +1,15 @@
 """Hamiltonian trajectories from draws of q, in the coordinates where q is standard.
 
 That q is near makes them short: chains begin where the posterior is, and the metric is known but
-for what q has missed. A factor that can be integrated out exactly is (`collapsed`): the chains go
-over what is left, and its sites are drawn given that.
+for what q has missed. A factor that can be integrated out exactly is (`largest_factor`): the chains
+go over what is left, and its sites are drawn given that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -20,14 +20,16 @@ from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.bounded_loops import has_open_loops
+from lowerbound.compute.collapsing import largest_factor
 from lowerbound.errors import FewWeightsError
+from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
-from lowerbound.methods.gaussian.target import is_quick
+from lowerbound.methods.gaussian.target import Target, is_quick, target_for
+from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.chains import mixing
-from lowerbound.trust.corrections.collapsed import collapsed
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
@@ -35,7 +37,6 @@ from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import weighted
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
-CERTIFIED = 8  # of them at which a factor that is integrated out must give log p again
 DENSE = 200  # numbers up to which the metric adapts as a matrix
 MATRIX = 1000  # numbers up to which that of q is one
 FEW, THIN = 3, 4  # numbers up to which trajectories are short, and are taken in fours
@@ -124,28 +125,43 @@ def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course
     """The course over what is left without the largest factor; None where there is no such."""
     if isinstance(view.family, UnconstrainedGaussian) and view.coordinates.noncentred:
         return None
-    found = collapsed(view.coordinates.program())
+    found = largest_factor(view.coordinates.program())
     if found is None:
         return None
-    some = {name: array[:CERTIFIED] for name, array in values.items()}
-    vectors, volumes = (np.asarray(a) for a in view.placed(some))
-    if not found.agrees(some, view.target(vectors)[0], volumes):
-        return None
-    vectors = found.placed(values)
+    whole = Collapsed(view.family, found)
+    left = replace(view, target=target_for(trace_model(found.function, *found.call)))
+    target = left.target
+    vectors = np.asarray(left.placed(dict(values))[0])
     vectors = vectors[np.isfinite(vectors).all(axis=1)]
-    sites = ", ".join(f"'{site}'" for site in found.block.sites)
+
+    def every(rows: np.ndarray) -> dict[str, np.ndarray]:
+        theta = {name: jnp.asarray(array) for name, array in left.values(rows).items()}
+        drawn = whole.completed(theta, jax.random.key(seed + 2), len(rows))
+        return {name: np.asarray(array) for name, array in drawn.items()}
+
+    sites = ", ".join(f"'{site}'" for site in found.names)
     return _Course(
-        found.density,
-        found.arrays,
+        _density(target),
+        target.arguments,
         vectors,
         *_standard(vectors),
-        found.owner,
-        lambda rows: found.values(rows, jax.random.key(seed + 2)),
-        found.engine.compiled,
-        True,
+        left.coordinates.owner,
+        every,
+        target.compiled,
+        is_quick(target.closed.jaxpr),
+        has_open_loops(target.closed),
         text=f"; {sites} integrated out, and drawn given the rest",
-        placed=found.placed,
+        placed=lambda values: np.asarray(left.placed(dict(values))[0]),
     )
+
+
+def _density(target: Target) -> Density:
+    """Log p at one vector, as a function of the data too."""
+
+    def density(vector: Array, data: Any) -> Array:
+        return jnp.asarray(jaxpr_as_fun(target.closed)(vector, *jax.tree.leaves(data))[0])
+
+    return density
 
 
 def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
@@ -165,11 +181,8 @@ def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
     else:
         loc, root = _standard(vectors)
 
-    def density(vector: Array, data: Any) -> Array:
-        return jnp.asarray(jaxpr_as_fun(target.closed)(vector, *jax.tree.leaves(data))[0])
-
     return _Course(
-        density,
+        _density(target),
         target.arguments,
         vectors,
         loc,

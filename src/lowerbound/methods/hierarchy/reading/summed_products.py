@@ -41,7 +41,8 @@ def summed_products(reading: Reading) -> list[Operation]:
         kinds = sorted(reading.kind(atom) for atom in one.inputs)
         both = kinds == [AFFINE, AFFINE]
         weighted = one.kind == "dot_general" and kinds[1] == CURVED and kinds[0] < AFFINE
-        if (both or weighted) and reading.summed(one):
+        apart = weighted and not one.params["dimension_numbers"][0][0]  # nothing is summed within
+        if apart or ((both or weighted) and reading.summed(one)):
             found.append(one)
     return found
 

@@ -1,0 +1,1 @@
+"""q(theta) p(z | x, theta): sites that are known exactly, given all others."""
