@@ -18,6 +18,11 @@ def moved(a, b, c):
     return table.T[0, 1], table[::-1].reshape(4)[0], table[:, None].max(axis=(0, 1))[1]
 
 
+def spread(a, b, c):
+    table = jnp.stack([a, b]) * jnp.stack([b, c])[:, None] - 2.0 * jnp.ones(3)[:, None, None]
+    return table[2, 0, 1], table[0, :, 0].sum(), table.sum(axis=0)[1, 1]
+
+
 def mixed(a, b, c):
     rows = jnp.concatenate([jnp.broadcast_to(a, (2,)), jnp.stack([b, c])])
     return jnp.dot(rows, jnp.ones(4)), jnp.exp(rows)[1:3].sum(), jax.jit(jnp.sort)(rows)[0]
@@ -31,7 +36,7 @@ def looped(a, b, c):
     return last, each[0], jnp.zeros(())
 
 
-@pytest.mark.parametrize("program", [stacked_by_hand, moved, mixed, looped])
+@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread, mixed, looped])
 def test_what_moves_an_output_is_in_its_set(program):
     point = (1.3, 0.7, 2.1)
     slopes = np.asarray(jax.jacobian(lambda v: jnp.stack(program(*v)))(jnp.array(point)))
@@ -40,7 +45,7 @@ def test_what_moves_an_output_is_in_its_set(program):
         assert set(np.flatnonzero(slope)) <= inputs
 
 
-@pytest.mark.parametrize("program", [stacked_by_hand, moved])
+@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread])
 def test_elements_of_a_stack_stay_apart(program):
     """Where only the places of elements are told, the set is what moves the output, no more."""
     points = np.random.default_rng(0).uniform(0.5, 2.0, (20, 3))

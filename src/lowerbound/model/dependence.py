@@ -94,8 +94,8 @@ def _followed(equation: Any, given: Sequence[_Mask]) -> _Mask:
         return all_of(*given)
     if math.prod(shape) > _LARGEST:
         return all_of(*given)
-    if name in _ELEMENTWISE:
-        found = reduce(np.bitwise_or, given)
+    if name in _ELEMENTWISE:  # sizes of one may meet others
+        found = np.broadcast_to(reduce(np.bitwise_or, given), shape)
     elif name in REDUCED:
         found = given[0]
         for axis in sorted(equation.params["axes"], reverse=True):
