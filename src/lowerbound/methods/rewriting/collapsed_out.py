@@ -10,6 +10,7 @@ from lowerbound.compute.collapsing import collapse
 from lowerbound.family.completed.collapsed_sites import Collapse
 from lowerbound.family.completed.collapsed_sites import Collapsed as CollapsedDensity
 from lowerbound.methods.rewriting.carried import Carried
+from lowerbound.methods.rewriting.completed_plan import completed_plan
 from lowerbound.result.answer import Answer
 from lowerbound.result.plan import Plan, Row, brief
 from lowerbound.run.method import CHECKPOINTS, SINGLE, Method
@@ -72,28 +73,13 @@ def collapsed_problem(problem: Problem, sites: tuple[str, ...]) -> tuple[Collaps
 def plan_collapsed(problem: Problem, found: Collapse, given: Plan) -> Plan:
     """The plan of a program; `given` is that of the program with some sites integrated out."""
     model = problem.model
-    inside = {row.site: row for row in given.rows}
-    rows = []
-    for name, site in model.latent.items():
-        scope = "local" if name in model.local else "global"
-        if name in inside:
-            rows.append(replace(inside[name], scope=scope))
-            continue
-        block = found.family.block_of(name)
+
+    def row(name: str, scope: str) -> Row:
+        site, block = model.latent[name], found.family.block_of(name)
         family = found.family.families[block.number].name
-        rows.append(
-            Row(name, site.shape, scope, f"{family}, given the rest", "exact (integrated out)",
-                "+".join(block.sites), block.family.text(block, name), site.where)
-        )  # fmt: skip
-    plate = model.data_plate
+        return Row(name, site.shape, scope, f"{family}, given the rest", "exact (integrated out)",
+                   "+".join(block.sites), block.family.text(block, name), site.where)  # fmt: skip
+
     names = brief(", ".join(f"'{name}'" for name in found.names))
     note = f"{names} integrated out of log p in closed form, and exact given the rest."
-    return replace(
-        given,
-        model=getattr(model.function, "__name__", type(model.function).__name__),
-        rows=tuple(rows),
-        observed=tuple(model.observed),
-        data_plate=f"{plate.name} ({plate.size})" if plate else "",
-        residuals=problem.joint.structure.residuals,
-        notes=(*given.notes, note),
-    )
+    return completed_plan(problem, model, given, row, note)

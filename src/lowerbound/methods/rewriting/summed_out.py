@@ -14,6 +14,7 @@ from lowerbound.errors.wording import quoted
 from lowerbound.family.completed.summed import Summed
 from lowerbound.family.variational import Parameters
 from lowerbound.methods.rewriting.carried import Carried
+from lowerbound.methods.rewriting.completed_plan import completed_plan
 from lowerbound.model import Model
 from lowerbound.result.answer import Answer
 from lowerbound.result.plan import Plan, Row
@@ -86,28 +87,13 @@ def _way_out(model: Model) -> str:
 def plan_summed(problem: Problem, summation: Summation, given: Plan) -> Plan:
     """The plan of a program; `given` is that of the program with z summed out."""
     model = summation.model
-    inside = {row.site: row for row in given.rows}
     groups = {site.name: group for group in summation.groups for site in group.sites}
-    rows = []
-    for name, site in model.latent.items():
-        scope = "local" if name in model.local else "global"
-        if name in inside:
-            rows.append(replace(inside[name], scope=scope))
-            continue
-        block = "+".join(site.name for site in groups[name].sites)
-        rows.append(
-            Row(name, site.shape, scope, "Categorical, given the rest", "exact (summed out)",
-                block, f"1[{name} = k]", site.where)
-        )  # fmt: skip
-    plate = model.data_plate
+
+    def row(name: str, scope: str) -> Row:
+        site, block = model.latent[name], "+".join(site.name for site in groups[name].sites)
+        return Row(name, site.shape, scope, "Categorical, given the rest", "exact (summed out)",
+                   block, f"1[{name} = k]", site.where)  # fmt: skip
+
     names = ", ".join(f"'{name}'" for name in summation.names)
     states = ", ".join(dict.fromkeys(group.text for group in summation.groups))
-    return replace(
-        given,
-        model=getattr(model.function, "__name__", type(model.function).__name__),
-        rows=tuple(rows),
-        observed=tuple(model.observed),
-        data_plate=f"{plate.name} ({plate.size})" if plate else "",
-        residuals=problem.joint.structure.residuals,
-        notes=(*given.notes, f"{names} summed out of log p, {states}."),
-    )
+    return completed_plan(problem, model, given, row, f"{names} summed out of log p, {states}.")
