@@ -137,6 +137,8 @@ def test_auxiliary_sites_are_no_part_of_the_comparison():
     y = (rng.uniform(size=60) < 0.5).astype(float)
     fit = lb.fit(logistic, x, y, method=lb.Augmented({"y": "polya-gamma"}, lb.CAVI()))
     assert [one.site for one in fit.verdict.evidence.off] == ["b"]
+    drawn, b = against(fit).drawn(200), fit.posterior["b"]
+    assert_allclose(drawn.log_q, b.log_prob(drawn.vectors), atol=1e-5)
 
 
 def ridge(y):

@@ -22,6 +22,8 @@ from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
 from lowerbound.family.completed.completing import Completed, Elimination
+from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
@@ -32,6 +34,7 @@ from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
+from lowerbound.rewrite.augment import auxiliary_of
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
@@ -252,12 +255,24 @@ def against(fit: Fit, model: Model | None = None, seconds: float = math.inf) -> 
             model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
         known = fit.q.family
         gone = known.elimination.names if isinstance(known, Completed) else discrete_sites(model)
-        extra = [name for name in fit.sites if name not in model.latent]
+        own = [*fit.sites, *auxiliary_sites(fit)]
+        extra = [name for name in own if name not in model.latent]
         family, parameters = marginal_of(fit, [*gone, *extra])
         key = _key(fit, model, family)
         made = partial(_target, fit, model, family, gone, seconds)
         target = made() if key is None else _targets.of(key, made)
         return Against(target.afresh(), family, parameters)
+
+
+def auxiliary_sites(fit: Fit) -> list[str]:
+    """The sites that augmentation has added to q; log p as it was written has none of them."""
+    family, choices = fit.q.family, fit.answer.augment or {}
+    if isinstance(family, Conditioned):
+        family = family.inner
+    if isinstance(family, Product):
+        family = family.exact
+    blocks = family.blocks if isinstance(family, MeanField) else ()
+    return [site for block in blocks for site in block.sites if auxiliary_of(site) in choices]
 
 
 def _check_sum(elimination: Elimination, seconds: float) -> None:

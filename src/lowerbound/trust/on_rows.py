@@ -30,11 +30,10 @@ from lowerbound.result.evidence import Evidence, Finding, Off
 from lowerbound.result.fitted import Fit
 from lowerbound.result.unseen.new_rows import row_axes
 from lowerbound.result.verdicts import Drawn
-from lowerbound.rewrite.augment import auxiliary_of
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 from lowerbound.source import open_call
 from lowerbound.source.call import ArraySource
-from lowerbound.trust.against import Against, marginal_of
+from lowerbound.trust.against import Against, auxiliary_sites, marginal_of
 from lowerbound.trust.proposals import matched
 
 PARTS, MOST_ROWS = 16, 8192  # parts at least, and rows in one at most
@@ -129,8 +128,7 @@ def against_rows(fit: Fit, call: Call | None, seconds: float) -> Against:
         assert fit.call.args is not None
         call = fit.call.args, fit.call.kwargs
     with jax.enable_x64(True):
-        extra = [name for name in fit.sites if auxiliary_of(name) in (fit.answer.augment or {})]
-        family, parameters = marginal_of(fit, extra)
+        family, parameters = marginal_of(fit, auxiliary_sites(fit))
         target, rows = _target(fit, call, fit.answer.total, seconds)
         judge = Against(target, family, parameters)
         centre = judge.places(fit.seed, CENTRE).mean(axis=0)

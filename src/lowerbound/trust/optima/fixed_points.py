@@ -16,7 +16,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import marginal_without
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
-from lowerbound.trust.against import Against, Moments
+from lowerbound.trust.against import Against, Moments, auxiliary_sites
 from lowerbound.trust.estimates import MEAN, SD
 from lowerbound.trust.optima.summits import COUNTS
 
@@ -66,7 +66,7 @@ def _weighed(
 ) -> FixedPoint | None:
     """What the factors of another optimum would move, with their share of the mass."""
     absent = [site for site in fit.sites if site not in judge.coordinates.shapes]
-    there = marginal_without(fit.q.family, factors, absent)
+    there = marginal_without(fit.q.family, factors, [*absent, *auxiliary_sites(fit)])
     if there is None:
         return FixedPoint(gap) if gap < COUNTS else None
     values = Against(judge.target, *there).sites(fit.seed, DRAWS)
