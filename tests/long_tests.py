@@ -3,21 +3,69 @@
 # Tests that are long as a whole, and what asks the same of something shorter.
 LONG: dict[str, str] = {
     "tests/calibration/test_calibrate.py::"
+    "test_a_q_that_does_not_listen_to_the_data_is_found": "a q in the wrong place",
+    "tests/calibration/test_calibrate.py::"
+    "test_data_sets_that_cannot_be_fitted_are_counted": "an interrupt, in the same file",
+    "tests/calibration/test_calibrate.py::"
     "test_discrete_sites_of_the_model_and_of_its_rows_are_ranked": "ranks, in the same file",
+    "tests/cli/test_commands.py::"
+    "test_a_run_of_other_data_or_an_unnamed_model_is_refused": "tests/store",
     "tests/compute/test_devices.py::"
     "test_minibatches_on_four_devices_give_the_numbers_of_one": "all rows",
     "tests/compute/test_devices.py::"
     "test_two_processes_give_the_numbers_of_one": "tests/methods/stochastic",
+    "tests/cost/test_work.py::"
+    "test_a_dear_density_is_looked_at_at_fewer_points": "fewer starts, in tests/cost/test_costs",
     "tests/estimators/test_experts.py::"
     "test_a_tree_of_gates_finds_four_pieces": "planted pieces, in the same file",
     "tests/estimators/test_experts.py::"
     "test_logistic_experts_find_classes_on_two_sides": "planted pieces, in the same file",
     "tests/estimators/test_factorial.py::"
     "test_missing_entries_more_rows_and_files": "those of Gaussian mixtures",
+    "tests/estimators/test_gaussian_mixture.py::"
+    "test_missing_entries_are_left_out": "tests/models/test_missing_data",
+    "tests/estimators/test_gaussian_mixture.py::"
+    "test_pickles_predict_the_same": "scikit-learn's checks, in tests/estimators/test_contract",
+    "tests/estimators/test_gaussian_mixture.py::"
+    "test_the_predictive_density_integrates_to_one": "densities, in the same file",
+    "tests/estimators/test_gaussian_mixture.py::"
+    "test_what_is_known_of_a_component_counts": "planted clusters, in the same file",
+    "tests/estimators/test_regressions.py::"
+    "test_densities_of_relevance_are_gaussian_nearly": "relevance, in the same file",
+    "tests/estimators/test_regressions.py::"
+    "test_parts_of_a_line_are_the_whole": "tests/methods/stochastic/test_update",
+    "tests/estimators/test_regressions.py::"
+    "test_probit_probabilities_are_exact": "classes, in the same file",
+    "tests/estimators/test_regressions.py::test_without_an_intercept": "the line, in the same file",
+    "tests/family/test_free.py::test_beta_with_wide_plateaus": "normal of every width",
+    "tests/family/test_free.py::test_generalised_inverse_gaussian": "power-law tails",
+    "tests/family/test_free.py::test_inverse_gamma": "gamma over ten orders of magnitude",
+    "tests/family/test_free.py::"
+    "test_natural_with_dependent_statistics_has_the_mean": "natural inverts mean",
+    "tests/family/test_free.py::"
+    "test_rounding_of_large_terms_is_not_taken_for_mass": "normal far from zero",
+    "tests/family/test_free.py::test_statistics_place_the_arrays": "the laws of families",
+    "tests/family/test_free.py::test_trailing_axes_against_scipy": "the laws of families",
+    "tests/formulas/test_formulated.py::"
+    "test_a_saved_fit_reads_tables_too": "new tables, in the same file",
+    "tests/formulas/test_formulated.py::"
+    "test_held_out_rows_have_densities_and_new_groups_have_smaller_ones": "new tables, same file",
+    "tests/ladder/test_ladder.py::"
+    "test_new_rows_after_a_grid_go_on_from_a_mean_field": "the table of methods",
     "tests/methods/coordinate/test_augment_behind.py::"
     "test_poisson_factorisation_equals_the_one_with_its_counts": "tests/model/test_augment_behind",
     "tests/methods/coordinate/test_augment_behind.py::"
     "test_topics_of_counts_equal_topics_of_words": "the mixture by hand, in the same file",
+    "tests/methods/coordinate/test_em.py::"
+    "test_more_parameters_than_a_hessian_is_for": "stationary points, in the same file",
+    "tests/methods/coordinate/test_em.py::"
+    "test_parameters_that_multiply_each_other": "stationary points, in the same file",
+    "tests/methods/coordinate/test_em.py::"
+    "test_the_constraint_is_part_of_what_was_compiled": "a second fit, in the same file",
+    "tests/methods/coordinate/test_em.py::"
+    "test_the_order_of_sites_does_not_matter": "the law of invariances",
+    "tests/methods/coordinate/test_quadrature.py::"
+    "test_a_hierarchy_with_a_half_cauchy_scale": "the zoo's half-Cauchy scale",
     "tests/methods/coordinate/test_seeds.py::"
     "test_scales_with_free_form_factors": "the law of finite bounds",
     "tests/methods/gaussian/test_centring.py::"
@@ -28,17 +76,50 @@ LONG: dict[str, str] = {
     "test_a_saved_fit_has_its_discrete_sites_back_with_the_data": "the table of methods",
     "tests/methods/gaussian/test_summed.py::"
     "test_the_ladder_sums_discrete_sites_out": "the table of methods",
+    "tests/methods/gaussian/test_warping.py::"
+    "test_a_verdict_needs_no_global_site": "verdicts of the table of methods",
+    "tests/methods/gaussian/test_warping.py::"
+    "test_steps_of_few_draws_are_not_what_coordinates_are_compared_by": "exact posteriors",
+    "tests/methods/gaussian/test_wide.py::"
+    "test_a_second_fit_of_equal_shapes_compiles_nothing": "the table of methods",
     "tests/methods/gaussian/test_wide.py::"
     "test_a_structured_fit_is_saved_and_loaded": "the table of methods",
     "tests/methods/gaussian/test_wide.py::"
     "test_a_wide_posterior_without_zeros_is_full": "the sparse posteriors, in the same file",
+    "tests/methods/hierarchy/test_bounds.py::"
+    "test_where_a_bound_is_reached_the_sites_are_integrated": "wide bounds, in the same file",
+    "tests/methods/hierarchy/test_hierarchies.py::"
+    "test_a_group_without_rows_has_the_law_of_all_groups": "brute force, in the same file",
+    "tests/methods/hierarchy/test_hierarchies.py::"
+    "test_a_scale_told_by_its_logarithm_is_integrated_too": "tests/ladder/test_ladder_scales",
+    "tests/methods/hierarchy/test_hierarchies.py::"
+    "test_collinear_columns_are_fitted_where_their_prior_is_proper": "one level, in the same file",
+    "tests/methods/hierarchy/test_hierarchies.py::"
+    "test_two_ways_to_tell_the_data_are_weighed_by_their_mass": "test_between, beside it",
     "tests/methods/parameters/test_gradients.py::"
     "test_a_file_holds_the_tree": "the table of methods",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_a_prior_scale_is_that_of_quadrature": "loadings, in the same file",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_batches_of_rows_come_near_the_same_maximum": "loadings, in the same file",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_discrete_sites_are_summed_out": "tests/methods/gaussian/test_summed",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_equal_programs_compile_once_whatever_their_data": "the table of methods",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_its_q_is_one_gaussian_a_row": "the tree, in the same file",
+    "tests/methods/parameters/test_gradients.py::"
+    "test_new_rows_have_gaussians_and_densities": "the table of methods",
     "tests/methods/parameters/test_gradients.py::"
     "test_the_decoder_of_an_autoencoder_learns": "loadings, in the same file",
     "tests/methods/parameters/test_gradients.py::"
     "test_topics_of_products_of_experts": "the prior scale, in the same file",
     "tests/methods/partial/test_hybrid.py::test_a_saved_fit_is_the_same": "the table of methods",
+    "tests/methods/partial/test_hybrid.py::test_draws_and_moments_agree": "the table of methods",
+    "tests/methods/partial/test_hybrid.py::"
+    "test_the_ladder_covers_few_sites_where_all_are_too_many": "the other rung, in the same file",
+    "tests/methods/rewriting/test_collapsed.py::"
+    "test_a_correction_keeps_the_sites": "tests/trust/test_corrections",
     "tests/methods/score/test_score.py::"
     "test_counts_without_an_end_get_as_many_values_as_they_need": "tests/programs",
     "tests/methods/score/test_score.py::"
@@ -46,8 +127,14 @@ LONG: dict[str, str] = {
     "tests/methods/stochastic/test_checkpoint_svi.py::"
     "test_seconds_go_on": "the same of coordinate ascent, in tests/store",
     "tests/methods/stochastic/test_processes.py::"
+    "test_processes_must_hold_the_same_rows": "the refusal of one process, in tests/source",
+    "tests/methods/stochastic/test_processes.py::"
     "test_two_processes_give_the_numbers_of_one": "files that two share",
+    "tests/methods/stochastic/test_svi.py::"
+    "test_an_average_of_late_iterates_has_a_smaller_error": "posterior means, in the same file",
     "tests/methods/stochastic/test_svi_result.py::test_saved_and_loaded": "the table of methods",
+    "tests/methods/stochastic/test_update.py::"
+    "test_an_augmented_fit_goes_on_as_the_program_that_was_given": "a chain of updates",
     "tests/models/test_half_cauchy_scale.py::"
     "test_conditioned_on_the_scale_the_posterior_is_exact": "tests/methods/grid",
     "tests/models/test_poisson_effects.py::"
@@ -55,16 +142,24 @@ LONG: dict[str, str] = {
     "tests/programs/test_chains.py::test_a_fit_of_fifty_steps": "shorter chains, in the same file",
     "tests/programs/test_chains.py::"
     "test_animals_are_chains_apart": "sequences of several lengths, in the same file",
+    "tests/programs/test_discrete_alone.py::"
+    "test_sites_that_a_loop_stacks_are_summed_where_they_meet": "tests/model/test_dependence",
     "tests/programs/test_levels.py::"
     "test_all_ways_agree_with_quadrature": "their densities of the scales, in the same file",
+    "tests/programs/test_levels.py::"
+    "test_increments_have_the_moments_of_their_draws_and_a_density": "tests/family/test_integrated",
+    "tests/programs/test_looking.py::"
+    "test_maximised_parameters_do_not_mind": "grids and Gaussians, in the same file",
     "tests/programs/test_looking.py::"
     "test_sums_over_discrete_sites_do_not_mind": "grids and Gaussians, in the same file",
     "tests/programs/test_not_a_number.py::"
     "test_an_imputation_whose_density_is_no_number_in_half_of_its_prior": "the other imputations",
     "tests/programs/test_tied_counts.py::"
     "test_the_ladder_goes_on_from_there": "the posterior, in the same file",
+    "tests/store/test_checkpoint_resume.py::test_monitored_runs": "resumed runs, in the same file",
     "tests/test_bench_programs.py::"
     "test_a_fit_past_its_limit_is_a_row_and_the_program_goes_on": "limits, in tests/cost",
+    "tests/test_docs.py::test_missing_values_are_filled_in": "tests/models/test_missing_data",
     "tests/test_docs.py::test_the_code_of_how_to_any_model_runs_in_order": "the first page",
     "tests/test_docs.py::test_the_code_of_how_to_choose_runs_in_order": "tests/choosing",
     "tests/test_docs.py::test_the_code_of_how_to_estimators_runs_in_order": "tests/estimators",
@@ -89,4 +184,8 @@ LONG: dict[str, str] = {
     "tests/trust/test_corrections.py::"
     "test_gibbs_and_nuts_agree_on_a_mixture_with_discrete_sites": "each by itself",
     "tests/trust/test_corrections.py::test_matrices_respond_too": "Gaussians, in the same file",
+    "tests/trust/test_corrections.py::"
+    "test_nuts_gives_the_reference_of_eight_schools": "the factor that is integrated out",
+    "tests/trust/test_evidence.py::"
+    "test_a_fit_on_batches_is_judged_by_all_rows_that_it_is_given": "the table of methods",
 }

@@ -69,8 +69,14 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         "test_steps_over_draws_in_parts_are_those_over_all": ("2",),
     },
     "tests/family/test_conditioned.py": {
-        "test_draws_agree_with_moments_and_keep_the_dependence": ("1", "2"),
-        "test_marginals_of_the_scalars_are_those_of_the_joint_normal": ("1", "2"),
+        "test_draws_agree_with_moments_and_keep_the_dependence": (
+            "1",
+            "2",
+        ),
+        "test_marginals_of_the_scalars_are_those_of_the_joint_normal": (
+            "1",
+            "2",
+        ),
     },
     "tests/family/test_free.py": {
         "test_default_is_proper": (
@@ -78,7 +84,11 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "3 statistics on -inf to inf",
             "1 statistics on 1 to 5",
         ),
-        "test_supports_and_draws_inside_them": ("bounds0-GreaterThan", "bounds2-OpenInterval"),
+        "test_supports_and_draws_inside_them": (
+            "bounds0-GreaterThan",
+            "bounds2-OpenInterval",
+        ),
+        "test_gradient_of_log_normalizer_is_the_mean": ("float64-1e-09",),
     },
     "tests/family/test_precision.py": {
         "test_gamma_is_finite_over_twenty_orders_of_magnitude": (
@@ -86,15 +96,29 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "float32--6--1.0",
         ),
     },
-    "tests/family/test_special.py": {"test_gamma_shape_inverts_the_gap": ("1", "7")},
+    "tests/family/test_special.py": {
+        "test_gamma_shape_inverts_the_gap": (
+            "1",
+            "7",
+        ),
+    },
     "tests/joint/test_coupling.py": {
-        "test_the_energy_is_the_expectation_over_assignments": ("pairs by data", "chain"),
+        "test_the_energy_is_the_expectation_over_assignments": (
+            "pairs by data",
+            "chain",
+        ),
     },
     "tests/joint/test_end_to_end.py": {
         "test_a_loop_over_rows_is_the_plate_of_them": ("5",),
-        "test_the_elbo_rises": ("swapped normal-gamma", "markov chain", "stacked"),
+        "test_the_elbo_rises": (
+            "swapped normal-gamma",
+            "markov chain",
+            "stacked",
+        ),
     },
-    "tests/ladder/test_ladder.py": {"test_grids_and_gaussians_are_saved": ("Gaussian()",)},
+    "tests/ladder/test_ladder.py": {
+        "test_grids_and_gaussians_are_saved": ("Gaussian()",),
+    },
     "tests/laws/test_families.py": {
         "test_exact_laws": (
             "float64-Normal",
@@ -138,8 +162,21 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "tests/laws/test_invariances.py": {
-        "test_labels_of_components": ("univariate_mixture", "poisson_mixture"),
+        "test_labels_of_components": (
+            "univariate_mixture",
+            "poisson_mixture",
+        ),
         "test_translation_and_scaling": ("0.02--4.0",),
+        "test_order_of_rows": (
+            "normal_normal",
+            "smoother",
+            "probit_regression",
+            "wishart_mixture",
+            "missing_data",
+            "lda_padded",
+            "poisson_factorisation",
+            "blockmodel",
+        ),
     },
     "tests/laws/test_planted_faults.py": {
         "test_planted_fault_turns_a_law_red": (
@@ -164,29 +201,30 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         "test_counts_with_logits": ("negative binomial",),
     },
     "tests/compiled/test_tracing.py": {
-        "test_arrays_that_a_program_closes_over_are_left_as_they_were": (
-            "sweeps",
-            "hierarchy",
-            "Gaussian",
-        ),
+        "test_arrays_that_a_program_closes_over_are_left_as_they_were": ("sweeps",),
     },
     "tests/estimators/test_experts.py": {
         "test_planted_pieces_are_found": ("2",),
     },
     "tests/estimators/test_networks.py": {
         "test_the_bound_is_the_evidence_of_one_block_and_below_that_of_two": ("True",),
-        "test_planted_blocks_are_found": ("0.5-0.1-False-0", "0.1-0.5-False-1", "0.5-0.15-True-2"),
+        "test_planted_blocks_are_found": (
+            "0.5-0.1-False-0",
+            "0.1-0.5-False-1",
+            "0.5-0.15-True-2",
+        ),
         "test_planted_memberships_are_found": ("3",),
     },
     "tests/methods/coordinate/test_augment_behind.py": {
         "test_predictions_are_those_of_the_original_program": ("probit",),
     },
     "tests/methods/coordinate/test_em.py": {
-        "test_the_elbo_never_falls": ("many means", "mixture"),
+        "test_the_elbo_never_falls": ("mixture",),
         "test_with_the_parameters_fixed_coordinate_ascent_finds_the_same_q": (
             "many means",
             "mixture",
         ),
+        "test_at_the_end_the_elbo_is_stationary_in_the_parameters": ("regression",),
     },
     "tests/methods/coordinate/test_hard_zeros.py": {
         "test_an_excluded_value_has_no_weight": (
@@ -196,7 +234,10 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "by_data",
             "by_factor",
         ),
-        "test_zero_inflated_counts": ("inflated_where", "inflated_binomial"),
+        "test_zero_inflated_counts": (
+            "inflated_where",
+            "inflated_binomial",
+        ),
     },
     "tests/methods/coordinate/test_message_passing.py": {
         "test_the_natural_parameter_is_the_sum_of_the_messages": ("Poisson",),
@@ -205,16 +246,21 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_optimum_is_the_best_gaussian": (
             "probit",
             "negative binomial",
-            "ordinal",
             "log scale",
         ),
-        "test_with_one_latent_the_bound_is_the_evidence": ("HalfCauchy", "Uniform"),
+        "test_with_one_latent_the_bound_is_the_evidence": ("HalfCauchy",),
+        "test_single_precision_finds_the_same_gaussian": ("logistic",),
     },
     "tests/methods/coordinate/test_restarts.py": {
         "test_two_clusters_of_five_points_are_found": ("as_a_vector",),
     },
     "tests/methods/gaussian/test_blackbox_supports.py": {
-        "test_marginals_agree_with_moments": ("tau", "p", "w", "c"),
+        "test_marginals_agree_with_moments": (
+            "tau",
+            "p",
+            "w",
+            "c",
+        ),
     },
     "tests/methods/gaussian/test_wide.py": {
         "test_a_sparse_gaussian_posterior_is_found_exactly": ("chain",),
@@ -235,10 +281,8 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tests/methods/partial/test_hybrid.py": {
         "test_the_elbo_of_fixed_draws_never_falls": (
-            "decay-args0-sites0-diagonal",
             "decay-args1-sites1-full",
             "topics-args2-sites2-diagonal",
-            "bilinear-args3-sites3-diagonal",
         ),
     },
     "tests/methods/score/test_score.py": {
@@ -252,21 +296,25 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         "test_runs_that_stop_by_themselves": ("memoized",),
     },
     "tests/methods/stochastic/test_memoized.py": {
-        "test_the_bound_never_falls_at_any_visit": ("mixture", "topics"),
+        "test_the_bound_never_falls_at_any_visit": (
+            "mixture",
+            "topics",
+        ),
     },
     "tests/methods/stochastic/test_svi.py": {
         "test_posterior_means_are_those_of_coordinate_ascent": (
             "regression-0.7-0.15",
             "mixture-adaptive-2.0",
-            "topics-adaptive-2.0",
-            "repeated-adaptive-2.0",
         ),
     },
     "tests/methods/stochastic/test_update.py": {
         "test_a_chain_of_updates_of_a_conjugate_model_is_exact": ("from SVI",),
     },
     "tests/methods/test_planted_faults.py": {
-        "test_a_fault_of_a_result": ("sds too wide", "means elsewhere"),
+        "test_a_fault_of_a_result": (
+            "sds too wide",
+            "means elsewhere",
+        ),
     },
     "tests/model/test_chain.py": {
         "test_the_sum_is_that_over_all_paths": (
@@ -276,7 +324,11 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "never_back",
             "backward",
         ),
-        "test_every_term_has_its_own_reach": ("backward", "never_back", "rarely"),
+        "test_every_term_has_its_own_reach": (
+            "backward",
+            "never_back",
+            "rarely",
+        ),
     },
     "tests/model/test_enumerated.py": {
         "test_the_density_is_the_sum_over_all_values": (
@@ -311,8 +363,12 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "second_order-second_order_density",
         ),
     },
-    "tests/programs/test_looking.py": {"test_a_grid_and_a_gaussian_do_not_mind": ("auto",)},
-    "tests/programs/test_moving_supports.py": {"test_a_bound_lies_beyond_the_data": ("events",)},
+    "tests/programs/test_looking.py": {
+        "test_a_grid_and_a_gaussian_do_not_mind": ("auto",),
+    },
+    "tests/programs/test_moving_supports.py": {
+        "test_a_bound_lies_beyond_the_data": ("events",),
+    },
     "tests/programs/test_not_a_number.py": {
         "test_covariates_that_the_program_imputes": ("in_rows",),
         "test_observations_that_the_program_leaves_out": (
@@ -323,18 +379,32 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "tests/programs/test_widths.py": {
-        "test_a_fit_of_narrow_integers": ("ponds", "rates"),
-        "test_constants_that_the_program_makes": ("int8", "float32"),
+        "test_a_fit_of_narrow_integers": (
+            "ponds",
+            "rates",
+        ),
+        "test_constants_that_the_program_makes": (
+            "int8",
+            "float32",
+        ),
     },
     "tests/result/test_storage.py": {
-        "test_round_trip_is_bit_identical": ("ard_regression", "lda_padded"),
+        "test_round_trip_is_bit_identical": (
+            "ard_regression",
+            "lda_padded",
+        ),
     },
     "tests/store/test_checkpoint_resume.py": {
         "test_resumed_runs_equal_uninterrupted_ones": ("lda-3",),
     },
-    "tests/store/test_kill.py": {"test_killed_runs_end_as_if_never_killed": ("cavi-3",)},
+    "tests/store/test_kill.py": {
+        "test_killed_runs_end_as_if_never_killed": ("cavi-3",),
+    },
     "tests/plot/test_run_pictures.py": {
-        "test_elbo_of_a_stochastic_fit_is_drawn_by_rows": ("short", "memoised"),
+        "test_elbo_of_a_stochastic_fit_is_drawn_by_rows": (
+            "short",
+            "memoised",
+        ),
     },
     "tests/topics/test_xla.py": {
         "test_blocks_of_rows_do_not_change_the_result": (
@@ -342,7 +412,11 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "collapsed-1",
             "mean-1",
         ),
-        "test_sums_by_word_in_every_form": ("by document-40", "by entry-1", "by entry-500"),
+        "test_sums_by_word_in_every_form": (
+            "by document-40",
+            "by entry-1",
+            "by entry-500",
+        ),
         "test_sweeps_of_cvb0": (
             "eta0-7-float64",
             "eta0-100-float32",
@@ -355,6 +429,80 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "40-held-mean",
             "40-read again-mean",
             "40-wide-mean field",
+        ),
+    },
+    "tests/methods/hierarchy/test_hierarchies.py": {
+        "test_evidence_means_and_sds_are_those_of_brute_force": ("centred",),
+    },
+    "tests/laws/test_monotone.py": {
+        "test_no_update_lowers_the_elbo_in_single_precision": (
+            "normal_normal",
+            "smoother",
+            "wishart_mixture",
+            "hidden_markov",
+            "lda_padded",
+            "poisson_factorisation",
+            "blockmodel",
+        ),
+    },
+    "tests/methods/gaussian/test_warping.py": {
+        "test_corrections_go_by_the_same_coordinates": ("psis",),
+        "test_q_is_carried_back": ("dirichlet",),
+    },
+    "tests/calibration/test_calibrate.py": {
+        "test_all_tests_together_fail_a_right_method_as_seldom_as_they_say": ("1",),
+    },
+    "tests/cost/test_costs.py": {
+        "test_a_plan_says_what_it_costs_and_what_is_cheaper": (
+            "recursion-args1-lb.Laplace()",
+            "mean-args2-None",
+        ),
+    },
+    "tests/family/test_implicit.py": {
+        "test_an_accelerator_computes_what_the_host_does": (
+            "crossed",
+            "uneven",
+        ),
+    },
+    "tests/methods/gaussian/test_interrupted.py": {
+        "test_what_stands_is_answered": (
+            "climbs and stages-1",
+            "climbs and stages-3",
+            "climbs and stages-9",
+            "coordinates-3",
+            "Newton's steps-3",
+            "noisy gradients-3",
+            "scores-3",
+            "mode-1",
+            "mode-3",
+            "expansion-3",
+            "summed out-3",
+            "some sites-3",
+            "discrete entries-3",
+        ),
+    },
+    "tests/test_gallery.py": {
+        "test_an_analysis_runs_and_prints_what_it_says": (
+            "eight-schools",
+            "topics",
+            "wells",
+        ),
+    },
+    "tests/methods/rewriting/test_collapsed.py": {
+        "test_draws_given_the_rest_have_the_statistics_of_their_family": (
+            "a loop",
+            "missing entries",
+            "rates",
+            "simplices",
+        ),
+    },
+    "tests/model/test_augment_behind.py": {
+        "test_indicators_of_a_factor_sum_out": (
+            "other axis",
+            "more beside",
+            "logaddexp",
+            "product",
+            "masked",
         ),
     },
 }
