@@ -29,6 +29,12 @@ def linear(x, y):
     numpyro.sample("y", dist.Normal(jnp.dot(x, b), 0.5), obs=y)
 
 
+def linear_rows(x, y):
+    b = numpyro.sample("b", dist.Normal(jnp.zeros(3), 1.0).to_event(1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.Normal(x @ b, 0.5), obs=y)
+
+
 def scaled(x, y):
     b = numpyro.sample("b", dist.Normal(jnp.zeros(3), 1.0).to_event(1))
     s = numpyro.sample("s", dist.HalfNormal(1.0))
@@ -118,6 +124,32 @@ def test_arrays_that_jax_knows_in_single_precision_are_doubles_in_a_fit(way):
     given = lb.fit(linear, *arrays(seed=3), method=lb.CAVI())
     # In single precision it would be another from the seventh digit on.
     np.testing.assert_allclose(fit.elbo, given.elbo, rtol=1e-14)
+    assert known(1.0) == before
+
+
+def counted(x, y):
+    """Rows whose terms are no parabolas: their expectations are compiled."""
+    t = numpyro.sample("t", dist.HalfNormal(1.0))
+    b = numpyro.sample("b", dist.Normal(jnp.zeros(3), t).to_event(1))
+    with numpyro.plate("rows", len(x)):
+        numpyro.sample("y", dist.StudentT(4.0, x @ b, 0.5), obs=y)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [lb.Integrated(points=8), lb.Gaussian(), lb.Given(("t",)), lb.SVI(batch_size=4, steps=3)],
+    ids=lambda method: method.name,
+)
+@pytest.mark.filterwarnings("ignore::lowerbound.errors.ConvergenceWarning")
+def test_arguments_that_jax_knows_in_single_precision_are_doubles_too(method):
+    """NUTS of the same data has met them so, and keeps that for as long as there are its draws."""
+    x, y = arrays(seed=3)
+    known = jax.jit(lambda scale: scale * (jnp.sum(x) + jnp.sum(y)))
+    before = known(1.0)
+    model = linear_rows if isinstance(method, lb.SVI) else counted
+    fit = lb.fit(model, x, y, method=method)
+    assert fit.elbo == lb.fit(model, *arrays(seed=3), method=method).elbo
+    assert fit.predictive(x, None, draws=2)["y"].shape == (2, 8)
     assert known(1.0) == before
 
 

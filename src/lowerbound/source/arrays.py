@@ -84,7 +84,7 @@ def _array_rows(name: str, array: np.ndarray) -> Rows:
             return array.astype(dtype, copy=False)
 
         return Rows(name, array.shape, dtype, bool(mask.any()), take_masked, whole)
-    plain = np.asarray(array)
+    plain = np.asarray(array).view()  # an object of its own: see `split_arguments`
 
     def take(index: np.ndarray) -> np.ndarray:
         return _take(plain, index).astype(dtype, copy=False)

@@ -183,7 +183,8 @@ def _as_data(name: str, leaf: Any) -> tuple[np.ndarray, np.ndarray | None]:
         else:
             mask = None
     else:
-        array = np.asarray(leaf)
+        # JAX may know the user's own object in single precision, and would take that for doubles.
+        array = np.asarray(leaf).view()
     if jnp.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64, copy=False)
     elif array.dtype.kind in "iu":
