@@ -11,6 +11,7 @@ from benchmarks.stress_models.program import Program
 
 KINDS = (
     *("counts", "choices", "measures", "curves", "classics", "dialects", "fields", "shares"),
+    "around",
     *("apart", "unseen"),
 )
 

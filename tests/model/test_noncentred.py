@@ -52,6 +52,14 @@ def walk(y):
     numpyro.sample("y", dist.Normal(z, 1.0).to_event(2), obs=y)
 
 
+def positive(y):
+    """Scales of rows around a common one: their logarithms have a location and a scale."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    spread = numpyro.sample("spread", dist.HalfNormal(1.0))
+    z = numpyro.sample("z", dist.LogNormal(mean, spread).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(0.0, z[:, None]).expand([2, 3]).to_event(2), obs=y)
+
+
 MODELS = {
     "plated": (plated, ("z",)),
     "heavy": (heavy, ("z",)),
@@ -59,6 +67,7 @@ MODELS = {
     "upper": (nested, ("mean",)),
     "correlated": (correlated, ("z",)),
     "walk": (walk, ("z",)),
+    "positive": (positive, ("z",)),
 }
 CASES = [
     (name, c)
@@ -122,3 +131,5 @@ def test_non_centred_sites_have_no_bijection_of_their_own():
         assert coordinates.parents("z", data) == ("spread", "mean")
         assert coordinates.parents("mean", data) == ("spread",)
         assert coordinates.is_real(coordinates.part("z").start)
+        _, coordinates, data = coordinates_of("positive", None)
+        assert not coordinates.is_real(coordinates.part("z").start)

@@ -32,7 +32,14 @@ from lowerbound.model.program import (
     execute,
 )
 from lowerbound.model.sites import Model
-from lowerbound.rewrite.noncentred import Affine, Decentred, affine, auxiliary, centring
+from lowerbound.rewrite.noncentred import (
+    Affine,
+    Decentred,
+    affine,
+    auxiliary,
+    centring,
+    is_positive,
+)
 from lowerbound.rewrite.warped import warp_of, warping
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -44,10 +51,11 @@ class Coordinates:
 
     `shapes` are the unconstrained shapes of the sites, in the order of the program; `supports`
     holds those that do not depend on other latent sites. Sites z of location and scale that are
-    `noncentred` have the coordinates u = (z - loc) / scale. Sites that are `straight` are their own
-    coordinates, whatever their bounds: for laws that hardly reach these. Sites that are `warped`
-    have u with x = T(u) for unconstrained numbers x, by the tables T among the data. Without a
-    model (that of a file), only values can be told, and only where every support is fixed.
+    `noncentred` have the coordinates u = (z - loc) / scale, or those of log z. Sites that are
+    `straight` are their own coordinates, whatever their bounds: for laws that hardly reach these.
+    Sites that are `warped` have u with x = T(u) for unconstrained numbers x, by the tables T among
+    the data. Without a model (that of a file), only values can be told, and only where every
+    support is fixed.
     """
 
     model: Model | None
@@ -115,8 +123,10 @@ class Coordinates:
     def is_real(self, entry: int) -> bool:
         """Whether an entry of u is itself an entry of its site, or affine in it: unbounded."""
         name = next(n for n in self.shapes if self.part(n).start <= entry < self.part(n).stop)
-        if name in self.noncentred or name in self.straight:
+        if name in self.straight:
             return True
+        if name in self.noncentred:
+            return not is_positive(self.program().latent[name].distribution)
         support: Any = self.supports.get(name)
         while hasattr(support, "base_constraint"):
             support = support.base_constraint
@@ -205,7 +215,7 @@ class Coordinates:
         shape = self.shapes[site]
         matrix = (*shape, shape[-1]) if found.matrix else shape
         loc, scale = jnp.broadcast_to(found.loc, shape), jnp.broadcast_to(found.scale, matrix)
-        return Affine(loc, scale, found.matrix)
+        return Affine(loc, scale, found.matrix, found.logs)
 
     def parents(self, site: str, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The sites whose coordinates set the location and the scale of a non-centred site."""

@@ -1,7 +1,8 @@
 """Families of location and scale: z = loc + scale * u, where u has the family's standard law.
 
-Between u and z itself are the coordinates v with z = loc + scale^(1 - c) (v - c loc), for c from 0
-(v is u) to 1 (v is z): partly centred (Papaspiliopoulos, Roberts & Skold 2007).
+Of log-normal sites it is log z that has a location and a scale. Between u and z itself are the
+coordinates v with z = loc + scale^(1 - c) (v - c loc), for c from 0 (v is u) to 1 (v is z): partly
+centred (Papaspiliopoulos, Roberts & Skold 2007).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, Normal
 from numpyro.infer.reparam import Reparam
 
 # The parameters that a family has beside its location and scale.
@@ -28,27 +29,34 @@ LOCATION_SCALE: dict[str, tuple[str, ...]] = {
     "GaussianRandomWalk": ("num_steps",),
     "MultivariateNormal": (),
     "MultivariateStudentT": ("df",),
+    "LogNormal": (),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """z = loc + scale * u entry by entry, or loc + scale u where `scale` is a triangular matrix."""
+    """z = loc + scale * u entry by entry, or loc + scale u where `scale` is a triangular matrix.
+
+    logs: whether that is log z.
+    """
 
     loc: Any
     scale: Any
     matrix: bool
+    logs: bool = False
 
     def __call__(self, part: Any) -> Array:
         """The value z."""
         if self.matrix:
             return jnp.asarray(self.loc + jnp.einsum("...ij,...j->...i", self.scale, part))
-        return jnp.asarray(self.loc + self.scale * part)
+        line = jnp.asarray(self.loc + self.scale * part)
+        return jnp.exp(line) if self.logs else line
 
     def inv(self, value: Any) -> Array:
         """The coordinates u."""
         if not self.matrix:
-            return jnp.asarray((value - self.loc) / self.scale)
+            line = jnp.log(value) if self.logs else value
+            return jnp.asarray((line - self.loc) / self.scale)
         centred = value - self.loc
         scale = jnp.broadcast_to(self.scale, (*centred.shape, centred.shape[-1]))
         return jax.scipy.linalg.solve_triangular(scale, centred[..., None], lower=True)[..., 0]
@@ -56,7 +64,8 @@ class Affine:
     def log_abs_det_jacobian(self, part: Any, value: Any) -> Array:
         """Log |dz/du|, entry by entry or by matrix."""
         if not self.matrix:
-            return jnp.broadcast_to(jnp.log(jnp.abs(self.scale)), jnp.shape(value))
+            volume = jnp.broadcast_to(jnp.log(jnp.abs(self.scale)), jnp.shape(value))
+            return volume + jnp.log(value) if self.logs else volume
         scale = jnp.diagonal(self.scale, axis1=-2, axis2=-1)
         return jnp.broadcast_to(jnp.log(jnp.abs(scale)), jnp.shape(value))
 
@@ -68,7 +77,12 @@ def location_scale(base: Distribution) -> Affine:
         return Affine(known.loc, known.scale_tril, True)
     walk = type(base).__name__ == "GaussianRandomWalk"
     scale = jnp.asarray(known.scale)[..., None] if walk else known.scale
-    return Affine(getattr(known, "loc", 0.0), scale, False)
+    return Affine(getattr(known, "loc", 0.0), scale, False, logs=is_positive(type(base).__name__))
+
+
+def is_positive(distribution: str) -> bool:
+    """Whether it is the logarithm of a site of this family that has a location and a scale."""
+    return distribution == "LogNormal"
 
 
 def affine(base: Distribution, centred: Any) -> Affine:
@@ -80,7 +94,7 @@ def affine(base: Distribution, centred: Any) -> Affine:
         scale = centred * jnp.eye(found.scale.shape[-1]) + (1.0 - centred) * found.scale
         return Affine((1.0 - centred) * found.loc, scale, True)
     scale = found.scale ** (1.0 - centred)
-    return Affine(found.loc * (1.0 - centred * scale), scale, False)
+    return Affine(found.loc * (1.0 - centred * scale), scale, False, found.logs)
 
 
 class Decentred(Reparam):  # type: ignore[misc]
@@ -101,7 +115,7 @@ class Decentred(Reparam):  # type: ignore[misc]
 
 def _standard(base: Any, centred: Any) -> Any:
     """The law of the coordinates: the family with location c loc and scale scale^c."""
-    kind = type(base)
+    kind = Normal if is_positive(type(base).__name__) else type(base)
     parameters = {name: getattr(base, name) for name in LOCATION_SCALE[kind.__name__]}
     never = _never(centred)
     if hasattr(base, "loc"):

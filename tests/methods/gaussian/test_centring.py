@@ -246,14 +246,14 @@ def test_names_must_be_of_location_and_scale():
     assert str(error.value) == (
         f"Gaussian got noncentred with the site 'tau', HalfCauchy   ({where}).\n"
         "Expected names of latent sites with a location and a scale, such as Normal and StudentT, "
-        "among mu, theta."
+        "or whose logarithm has them, among mu, theta."
     )
     with pytest.raises(ArgumentError) as error:
         lb.explain(schools, EFFECT, ERROR, method=lb.Gaussian(noncentred=("gone",)))
     assert str(error.value) == (
         "Gaussian got noncentred with the site 'gone', no latent site of the model.\n"
         "Expected names of latent sites with a location and a scale, such as Normal and StudentT, "
-        "among mu, theta."
+        "or whose logarithm has them, among mu, theta."
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.family.numerics.relative import Relative
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.numerics.surrogate import additive_kernel
 from lowerbound.family.sparse.elimination import Pattern
@@ -89,6 +90,22 @@ class HeldPoints:
         return Pattern.of(rows, columns, len(groups), groups)
 
     @cached_property
+    def relative(self) -> Relative | None:
+        """How hyperparameters are told relative to each other, where they are."""
+        known = self.parameters.get("relative")
+        return None if known is None else Relative.of({n: np.asarray(a) for n, a in known.items()})
+
+    def outward(self, r: np.ndarray) -> np.ndarray:
+        """The unconstrained hyperparameters at rows of what the density is of."""
+        found: np.ndarray = r if self.relative is None else self.relative.outward(r)
+        return found
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """The unconstrained hyperparameters at the nodes of their density."""
+        return self.outward(self.smoothed.placed.outward(self.smoothed.nodes))
+
+    @cached_property
     def kernel_nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Places t and widths of narrow laws whose equal mixture has the moments of q(t)."""
         smoothed = self.smoothed
@@ -97,10 +114,11 @@ class HeldPoints:
         total = np.cumsum(smoothed.weights[order])
         goal = (np.arange(COMPONENTS) + 0.5) / COMPONENTS * total[-1]
         chosen = order[np.minimum(np.searchsorted(total, goal), len(order) - 1)]
-        t = smoothed.placed.outward(smoothed.nodes[chosen])
-        sd = np.sqrt(np.diag(smoothed.covariance))
+        t, shares = self.nodes[chosen], smoothed.weights / total[-1]
+        mean = shares @ self.nodes
+        sd = np.sqrt(shares @ (self.nodes - mean) ** 2)
         standard = (t - t.mean(axis=0)) / t.std(axis=0)
-        shrunk = smoothed.mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
+        shrunk = mean + standard * sd * math.sqrt(1.0 - BANDWIDTH**2)
         return shrunk, BANDWIDTH * sd
 
     def law(self, anchor: int) -> MixedLaw:

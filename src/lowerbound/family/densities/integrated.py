@@ -45,7 +45,7 @@ class Integrated:
     "shares" (3,): the kernel between the points, by which what the slopes leave is interpolated;
     "rows", "columns" and "groups": the pattern of the precision. Where this is one of other numbers
     u, with z = M u but for a constant, "mixing" (a, nnz) has the entries of M at "mixing_rows" and
-    "mixing_columns".
+    "mixing_columns". Where there is "relative", arrays of such a map, t is r, of which it makes t.
     """
 
     coordinates: Coordinates
@@ -65,7 +65,7 @@ class Integrated:
         t = held.smoothed.sample(rng, math.prod(shape))
         vectors = held.given(t, rng)
         with jax.enable_x64(True):
-            values = self._values(t)
+            values = self._values(held.outward(t))
             for name, own in self._parts(self.rest):
                 part = vectors[:, own].reshape((-1, *self._shape(name)))
                 values[name] = self._at(name, part)
@@ -77,7 +77,9 @@ class Integrated:
         held = self._held(parameters)
         with jax.enable_x64(True):
             t, volume = self._unconstrained(values, self.sites)
-            count = len(t)
+            count, relative = len(t), held.relative
+            if relative is not None:
+                t, volume = relative.inward(t), volume + relative.log_volume(t)
             bent = tuple(name for name in self.rest if self._is_bent(name))
             own = {n: np.asarray(values[n]).reshape(count, -1) for n in self.rest if n not in bent}
             if bent:
@@ -99,8 +101,7 @@ class Integrated:
         held = self._held(parameters)
         with jax.enable_x64(True):
             if site in self.sites:
-                nodes = held.smoothed.placed.outward(held.smoothed.nodes)
-                values, weights = np.asarray(self._values(nodes)[site]), held.smoothed.weights
+                values, weights = np.asarray(self._values(held.nodes)[site]), held.smoothed.weights
                 mean = np.tensordot(weights, values, 1)
                 return jnp.asarray(mean), jnp.asarray(
                     np.tensordot(weights, (values - mean) ** 2, 1)

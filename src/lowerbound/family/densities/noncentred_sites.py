@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from numpyro.distributions import transforms as bijections
 
 from lowerbound.errors import NoMarginalError
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.noncentred import is_positive
 
 COMPONENTS = 512  # of a marginal
 WIDE, MOST_WIDE = 1.7, 4  # deviations of draws that reach further out, and of how many numbers
@@ -31,7 +32,8 @@ MOST_NUMBERS = 20_000_000  # in the covariances of a marginal's components
 class GivenParents:
     """z = centres + scales (u - E[u | w]) at K draws of w; `covariance` is that of u given w.
 
-    The scales are numbers, or triangular matrices (e, e) for the last axis of the site.
+    The scales are numbers, or triangular matrices (e, e) for the last axis of the site. logs:
+    whether that is log z.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +41,7 @@ class GivenParents:
     centres: Array  # (K, n)
     scales: Array  # (K, n) or (K, n, e)
     covariance: Array  # (n, n)
+    logs: bool = False
 
     def roots(self) -> Array:
         """Roots of the conditional covariances of z: (K, n, n), lower triangular."""
@@ -52,6 +55,12 @@ class GivenParents:
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance of the entries of z, by the laws of total expectation and variance."""
+        if self.logs:
+            spread = self.scales**2 * jnp.diagonal(self.covariance)
+            each = jnp.exp(self.centres + 0.5 * spread)
+            mean = jnp.asarray(self.weights @ each)
+            variance = self.weights @ ((each - mean) ** 2 + jnp.expm1(spread) * each**2)
+            return mean.reshape(self.shape), variance.reshape(self.shape)
         if self.scales.ndim == 2:
             within = self.weights @ self.scales**2 * jnp.diagonal(self.covariance)
         else:
@@ -66,7 +75,13 @@ class GivenParents:
         return mean.reshape(self.shape), (within + between).reshape(self.shape)
 
     def mixture(self) -> Distribution:
-        """The mixture of the conditional Gaussians."""
+        """The mixture of the conditional Gaussians, or of their exponentials."""
+        found = self._gaussians()
+        if not self.logs:
+            return found
+        return dist.TransformedDistribution(found, bijections.ExpTransform())
+
+    def _gaussians(self) -> Distribution:
         weights = dist.Categorical(probs=jnp.asarray(self.weights))
         if not self.shape:
             deviation = self.scales[:, 0] * jnp.sqrt(self.covariance[0, 0])
@@ -101,12 +116,13 @@ def given_parents(
 
     def at(row: Array, part: Array) -> tuple[Array, Array]:
         vector = jnp.asarray(loc).at[outer].add(root @ row)
-        found = coordinates.affine(coordinates.split(vector), data, site)
+        found = replace(coordinates.affine(coordinates.split(vector), data, site), logs=False)
         flat = (len(own), shape[-1]) if found.matrix else (len(own),)
         return found(part.reshape(shape)).ravel(), found.scale.reshape(flat)
 
     centres, scales = jax.vmap(at)(jnp.asarray(normal), expected)
-    return GivenParents(shape, weights, centres, scales, rest)
+    logs = is_positive(coordinates.program().latent[site].distribution)
+    return GivenParents(shape, weights, centres, scales, rest, logs)
 
 
 def _wider(normal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -144,7 +144,7 @@ def named_sites(model: Model, method: GaussianMethod) -> tuple[str, ...]:
             raise ArgumentError(
                 f"{method.name} got noncentred with the site '{name}', {what}.\n"
                 "Expected names of latent sites with a location and a scale, such as Normal and "
-                f"StudentT, {names}."
+                f"StudentT, or whose logarithm has them, {names}."
             )
     return tuple(method.noncentred)
 

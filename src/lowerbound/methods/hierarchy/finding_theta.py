@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -18,6 +19,7 @@ from scipy.sparse.linalg import splu
 from lowerbound.compiled import Kept, abreast, quickly, traced
 from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoPredictorsError
+from lowerbound.family.numerics.relative import Relative
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -26,6 +28,7 @@ from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.reading.recurring.levels import NoLevelsError, Places, in_levels
 from lowerbound.methods.hierarchy.reading.splitting import split
+from lowerbound.methods.hierarchy.without_funnels import relative_for
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
@@ -211,15 +214,26 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
         raise NoPredictorsError("no site is left given these")
     names = sorted(model.arguments.data)
     leaves = tuple(np.asarray(model.arguments.data[name]) for name in names)
+    relative = relative_for(coordinates, theta)
+    if relative is not None:
+        leaves += tuple(relative.arrays().values())
 
     def density(*inputs: Any) -> Array:
         sites = dict(zip((*theta, *z), inputs, strict=False))
-        data = dict(zip(names, inputs[len(sites) :], strict=True))
-        return coordinates.log_density_at(sites, data)
+        data = dict(zip(names, inputs[len(sites) :], strict=False))
+        if relative is None:
+            return coordinates.log_density_at(sites, data)
+        own = Relative(*inputs[len(sites) + len(data) :])
+        r = jnp.concatenate([jnp.ravel(sites[name]) for name in theta])
+        t = own.outward(r, relative.depth)
+        ends = np.cumsum([sites[name].size for name in theta])
+        for name, part in zip(theta, jnp.split(t, ends[:-1]), strict=True):
+            sites[name] = part.reshape(sites[name].shape)
+        return coordinates.log_density_at(sites, data) + own.log_volume(t)
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     written = abreast(traced(density)(*shapes, *leaves))
-    kept = (*theta, "|", *z, *names, str(together))
+    kept = (*theta, "|", *z, *names, str(together), str(relative is None))
     real = [_is_real(coordinates, name) and name not in roles.straight for name in z]
     closed, back = _in_coordinates(written, len(theta), real, leaves, kept, reading.in_levels)
     reading.has_levels |= back is not None
@@ -232,7 +246,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     entries = tuple((len(parts.maps.of(name)), name.number) for name in parts.cut)
     lengths = tuple(map(len, parts.maps.tape.indices))
     compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
-    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back)
+    found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back, relative)
     _check(found, written)
     _check_bounds(found)
     return found

@@ -34,7 +34,9 @@ from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.predictors import Predictors
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.methods.hierarchy.without_funnels import told_by_data
 from lowerbound.methods.hierarchy.without_hyperparameters import WithoutHyperparameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
@@ -42,7 +44,7 @@ from lowerbound.result.posterior import History, Restart
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
-from lowerbound.run.walking import Standing, Walking
+from lowerbound.run.walking import Standing, Walking, ended
 
 MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
 HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, and in the end
@@ -125,14 +127,14 @@ class Hierarchy(Walking[Found]):
         """Rounds of points, until they say the same."""
         last: Integral | None = None
         points, fewest = self.method.points, self._fewest
-        start, *others = self._starts()
-        if not self.surface.pattern.is_exact:
+        surface, (start, *others) = self._suited()
+        if not surface.pattern.is_exact:
             try:
-                self._check(self.surface(start, (), False), HOPELESS)
+                self._check(surface(start, (), False), HOPELESS)
             except IllConditionedError as error:
                 raise self._poor(error) from error
         rounds = integrate(
-            self.surface,
+            surface,
             start,
             points=points,
             fewest=fewest,
@@ -151,7 +153,7 @@ class Hierarchy(Walking[Found]):
                 last = progress.integral
                 if reached := sites_at_bounds(self.predictors, last):
                     raise BoundReachedError(reached)
-                yield Standing(Found(self.surface, last), last.log_evidence)
+                yield Standing(Found(surface, last), last.log_evidence)
             if allowance().over:
                 if last is None:
                     raise PoorIntegralError(self.predictors.theta, str(allowance().reason))
@@ -161,9 +163,9 @@ class Hierarchy(Walking[Found]):
         if not (integral.error < FAR or integral.covered or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
-        if self._is_cheap and isinstance(self.surface, GivenHyperparameters):
-            integral = with_remainders(self.surface, integral)
-        yield Standing(Found(self.surface, integral, bound), bound, stop)
+        if self._is_cheap and isinstance(surface, GivenHyperparameters):
+            integral = with_remainders(surface, integral)
+        yield Standing(Found(surface, integral, bound), bound, stop)
 
     def _poor(self, error: LowerboundError) -> PoorIntegralError:
         return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))
@@ -180,7 +182,7 @@ class Hierarchy(Walking[Found]):
 
     def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
         """The mixture over the points."""
-        integral, one = place.integral, self.predictors
+        integral, one = place.integral, place.surface.predictors
         elbo = integral.log_evidence if place.bound is None else place.bound
         history = History(trace.values, trace.seconds, step="round")
         restarts = (Restart(elbo, len(trace.values), str(stop)),)
@@ -213,6 +215,23 @@ class Hierarchy(Walking[Found]):
         )
         reason = allowance().reason if allowance().over else str(integral)
         return Stop(False, reason, remedy)
+
+    def _suited(self) -> tuple[AnySurface, list[np.ndarray]]:
+        """The surface in coordinates without funnels, and where to start.
+
+        What the data say of numbers is seen at the summit in coordinates that do not regard it.
+        """
+        surface, starts, relative = self.surface, self._starts(), self.predictors.relative
+        if relative is None:
+            return surface, starts
+        starts = [relative.inward(start) for start in starts]
+        try:
+            summit = ended(climb(Evaluated(surface), starts[0]))
+        except (IllConditionedError, NoFiniteStartError) as error:
+            raise self._poor(error) from error
+        told = told_by_data(summit, relative)
+        starts = [told.inward(relative.outward(one)) for one in (summit.top.t, *starts[1:])]
+        return replace(surface, predictors=self.predictors.told(told)), starts
 
     def _starts(self) -> list[np.ndarray]:
         """Theta at the medians of its priors, and spread over these where solves are cheap."""

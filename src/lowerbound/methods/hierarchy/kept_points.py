@@ -98,6 +98,8 @@ def integrated(
         "shares": shares,
         **{name: np.asarray(getattr(pattern, name)) for name in PATTERN},
     }
+    if predictors is not None and predictors.relative is not None:
+        parameters["relative"] = predictors.relative.arrays()
     if mixings:
         parameters |= mixing_parameters([mixings[number] for number in kept[anchors]])
     return Integrated(coordinates, tuple(sites), {"pattern": pattern}), parameters, follows.nats

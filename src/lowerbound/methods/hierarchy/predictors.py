@@ -8,7 +8,7 @@ where predictors meet in one term.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from jax import Array
 
 from lowerbound.compiled import jit
 from lowerbound.compiled.host import CALLS, lightly
+from lowerbound.family.numerics.relative import Relative
 from lowerbound.methods.hierarchy.asked_of_terms import Data, Expected, Law
 from lowerbound.methods.hierarchy.joint_terms import (
     Joint,
@@ -52,7 +53,11 @@ FEWER = 5  # nodes of each of the predictors that are beside something known
 
 @dataclass(frozen=True, eq=False)
 class Predictors:
-    """The split program with its data: theta's sites, and z's."""
+    """The split program with its data: theta's sites, and z's.
+
+    Where the numbers of theta are `relative` to each other, t stands for r throughout, and the last
+    of the data say how.
+    """
 
     model: Model
     coordinates: Coordinates
@@ -62,6 +67,7 @@ class Predictors:
     leaves: tuple[Any, ...]  # the data of the program, in the order of its inputs
     compiled: dict[object, Any] = field(repr=False)
     back: FromLevels | None = None  # how z comes from its coordinates, where these are levels
+    relative: Relative | None = None
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -101,6 +107,13 @@ class Predictors:
     def all_real(self) -> bool:
         """Whether the coordinates of all sites are these sites themselves, without bounds."""
         return not self.straight and all(map(self.is_real, (*self.theta, *self.z)))
+
+    def told(self, relative: Relative) -> Predictors:
+        """The same with the numbers of theta relative to each other by another map."""
+        own = tuple(relative.arrays().values())
+        leaves = (*self.leaves[: -len(own)], *own)
+        back = None if self.back is None else replace(self.back, leaves=leaves)
+        return replace(self, leaves=leaves, back=back, relative=relative)
 
     @property
     def count(self) -> int:

@@ -15,7 +15,7 @@ from lowerbound.cost import mapped
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.gaussian.centring import location_scale_sites
 from lowerbound.methods.gaussian.target import target_for
-from lowerbound.rewrite.noncentred import centring_name
+from lowerbound.rewrite.noncentred import centring_name, is_positive
 from lowerbound.trust.against import Against
 
 DRAWS = 256
@@ -53,10 +53,11 @@ def suited(view: Against, values: Mapping[str, Array]) -> Against:
     found = whole.compiled["squares"](own, whole.data)
     centring = {}
     for name in names:
-        spread = np.var(np.asarray(values[name]), axis=0)
+        own, law = np.asarray(values[name]), model.latent[name].distribution
+        spread = np.var(np.log(own) if is_positive(law) else own, axis=0)
         share = float(np.mean(spread / np.median(np.asarray(found[name]), axis=0)))
         c = 1.0 - min(max(share, 0.0), 1.0)
-        if model.latent[name].distribution.startswith("Multivariate"):
+        if law.startswith("Multivariate"):
             c = float(c > 0.5)  # of a matrix there are no powers
         if c < CENTRED:
             centring[name] = c

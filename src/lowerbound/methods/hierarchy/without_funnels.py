@@ -1,0 +1,66 @@
+"""Hyperparameters whose prior has the scale of another: coordinates in which these make no funnel.
+
+Discriminations of items, or scales of groups, around a common one: theta ~ LogNormal(m, s) with s
+part of theta has its summit where s is zero, far from the mass. What is integrated is then told
+relative to the others, with regard to what the data say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowerbound.compiled import quickly
+from lowerbound.family.numerics.relative import Relative, relative_of
+from lowerbound.methods.gaussian.centring import location_scale_sites
+from lowerbound.methods.hierarchy.summits.uphill import Summit
+from lowerbound.rewrite.coordinates import Coordinates
+
+LITTLE = 0.05  # of the curvature of the prior, that does not matter
+
+
+def relative_for(coordinates: Coordinates, theta: Sequence[str]) -> Relative | None:
+    """How numbers of theta are told relative to others; None where no scale of one is another."""
+    model = coordinates.program()
+    found = location_scale_sites(model)
+    names = [name for name in theta if found.get(name, {"scale": False})["scale"]]
+    if not names or len(theta) < 2:
+        return None
+    lengths = [int(np.prod(coordinates.shapes[name], dtype=int)) for name in theta]
+    begins = np.cumsum([0, *lengths])
+    before = np.zeros(begins[-1], int)
+    for name, begin, end in zip(theta, begins, begins[1:], strict=False):
+        before[begin:end] = begin if name in names else 0
+
+    def one(normal: jax.Array, data: Mapping[str, Any]) -> jax.Array:
+        parts = {n: jnp.zeros(shape) for n, shape in coordinates.shapes.items()}
+        for name, begin, end in zip(theta, begins, begins[1:], strict=False):
+            parts[name] = normal[begin:end].reshape(coordinates.shapes[name])
+        whole = jnp.concatenate([jnp.ravel(part) for part in parts.values()])
+        return coordinates.prior(whole, data, theta)
+
+    compiled = quickly(jax.vmap(one, in_axes=(0, None)))
+    data = dict(model.arguments.data)
+    with jax.enable_x64(True):
+        return relative_of(lambda rows: np.asarray(compiled(rows, data)), before)
+
+
+def told_by_data(summit: Summit, relative: Relative) -> Relative:
+    """The map with what the data say of each number, as it is seen at a summit in r without it.
+
+    There the prior has a curvature of about one, so that what is more comes from the data.
+    """
+    r = summit.top.t
+    t = relative.outward(r)
+    level, log_scale = relative.prior(t)
+    bend = np.diag(np.linalg.inv(summit.spread))
+    said = np.where(relative.members, np.maximum(bend - 1.0, 0.0), 0.0)
+    said = np.where(said > LITTLE, said, 0.0)
+    with np.errstate(all="ignore"):
+        place = np.where(said > 0.0, t + (t - level) / said, 0.0)
+    return replace(relative, told=said * np.exp(-2.0 * log_scale), place=place)
