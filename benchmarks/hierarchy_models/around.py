@@ -36,7 +36,7 @@ def visits(rng: np.random.Generator) -> Data:
 
 def shapes_by_group(group, y=None):
     m = numpyro.sample("m", dist.Normal(0, 1))
-    t = numpyro.sample("t", dist.HalfNormal(0.7))
+    t = numpyro.sample("t", dist.HalfNormal(0.4))
     mu = numpyro.sample("mu", dist.Normal(1, 1))
     sd = numpyro.sample("sd", dist.HalfNormal(1))
     with numpyro.plate("groups", GROUPS):

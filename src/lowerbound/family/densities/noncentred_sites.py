@@ -59,7 +59,8 @@ class GivenParents:
             spread = self.scales**2 * jnp.diagonal(self.covariance)
             each = jnp.exp(self.centres + 0.5 * spread)
             mean = jnp.asarray(self.weights @ each)
-            variance = self.weights @ ((each - mean) ** 2 + jnp.expm1(spread) * each**2)
+            squares = (each - mean) ** 2 + jnp.expm1(spread) * each**2
+            variance = jnp.asarray(self.weights @ squares)
             return mean.reshape(self.shape), variance.reshape(self.shape)
         if self.scales.ndim == 2:
             within = self.weights @ self.scales**2 * jnp.diagonal(self.covariance)

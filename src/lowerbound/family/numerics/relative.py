@@ -53,8 +53,7 @@ class Relative:
     @cached_property
     def members(self) -> np.ndarray:
         """Which numbers are told relative to others."""
-        found: np.ndarray = np.asarray(self.widths).any(axis=1)
-        return found
+        return np.asarray(np.asarray(self.widths).any(axis=1))
 
     def outward(self, r: Any, depth: int | None = None) -> Any:
         """The numbers t of r (..., k).
@@ -88,6 +87,11 @@ class Relative:
     def prior(self, t: Any) -> tuple[Any, Any]:
         """The locations m and the log scales w of the priors at t."""
         return t @ self.levels.T + self.level, t @ self.widths.T + self.width
+
+    def variance(self, t: np.ndarray) -> np.ndarray:
+        """The variances that prior and data leave at t, given the others."""
+        found: np.ndarray = np.exp(2.0 * self._law(t)[1])
+        return found
 
     def _law(self, t: Any) -> tuple[Any, Any]:
         """Means and log sds given the numbers before."""

@@ -229,7 +229,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
         ends = np.cumsum([sites[name].size for name in theta])
         for name, part in zip(theta, jnp.split(t, ends[:-1]), strict=True):
             sites[name] = part.reshape(sites[name].shape)
-        return coordinates.log_density_at(sites, data) + own.log_volume(t)
+        return jnp.asarray(coordinates.log_density_at(sites, data) + own.log_volume(t))
 
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     written = abreast(traced(density)(*shapes, *leaves))

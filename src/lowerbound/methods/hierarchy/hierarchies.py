@@ -55,6 +55,7 @@ CHEAP = 3_000  # predictors and numbers of z
 SPREAD = 4  # starts besides the first, from which other summits are looked for
 FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
+LOOKS = 2  # at what the data say of hyperparameters around others
 
 
 def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
@@ -219,19 +220,22 @@ class Hierarchy(Walking[Found]):
     def _suited(self) -> tuple[AnySurface, list[np.ndarray]]:
         """The surface in coordinates without funnels, and where to start.
 
-        What the data say of numbers is seen at the summit in coordinates that do not regard it.
+        What the data say of numbers is seen at the summit in coordinates that do not regard it, and
+        again, nearer to the mass, in those that do.
         """
         surface, starts, relative = self.surface, self._starts(), self.predictors.relative
         if relative is None:
             return surface, starts
         starts = [relative.inward(start) for start in starts]
-        try:
-            summit = ended(climb(Evaluated(surface), starts[0]))
-        except (IllConditionedError, NoFiniteStartError) as error:
-            raise self._poor(error) from error
-        told = told_by_data(summit, relative)
-        starts = [told.inward(relative.outward(one)) for one in (summit.top.t, *starts[1:])]
-        return replace(surface, predictors=self.predictors.told(told)), starts
+        for _ in range(LOOKS):
+            try:
+                summit = ended(climb(Evaluated(surface), starts[0]))
+            except (IllConditionedError, NoFiniteStartError) as error:
+                raise self._poor(error) from error
+            told = told_by_data(summit, relative)
+            starts = [told.inward(relative.outward(one)) for one in (summit.top.t, *starts[1:])]
+            surface, relative = replace(surface, predictors=self.predictors.told(told)), told
+        return surface, starts
 
     def _starts(self) -> list[np.ndarray]:
         """Theta at the medians of its priors, and spread over these where solves are cheap."""

@@ -51,16 +51,15 @@ def relative_for(coordinates: Coordinates, theta: Sequence[str]) -> Relative | N
 
 
 def told_by_data(summit: Summit, relative: Relative) -> Relative:
-    """The map with what the data say of each number, as it is seen at a summit in r without it.
+    """The map with what the data say of each number, as it is seen at a summit in r.
 
-    There the prior has a curvature of about one, so that what is more comes from the data.
+    What is known of a number there, beyond its prior, comes from the data.
     """
-    r = summit.top.t
-    t = relative.outward(r)
+    t = relative.outward(summit.top.t)
     level, log_scale = relative.prior(t)
-    bend = np.diag(np.linalg.inv(summit.spread))
-    said = np.where(relative.members, np.maximum(bend - 1.0, 0.0), 0.0)
-    said = np.where(said > LITTLE, said, 0.0)
+    prior = np.exp(-2.0 * log_scale)
+    known = np.diag(np.linalg.inv(summit.spread)) / relative.variance(t)
+    told = np.where(relative.members & (known > (1.0 + LITTLE) * prior), known - prior, 0.0)
     with np.errstate(all="ignore"):
-        place = np.where(said > 0.0, t + (t - level) / said, 0.0)
-    return replace(relative, told=said * np.exp(-2.0 * log_scale), place=place)
+        place = np.where(told > 0.0, t + (t - level) * prior / told, 0.0)
+    return replace(relative, told=told, place=place)

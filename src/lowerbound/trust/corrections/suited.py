@@ -53,8 +53,8 @@ def suited(view: Against, values: Mapping[str, Array]) -> Against:
     found = whole.compiled["squares"](own, whole.data)
     centring = {}
     for name in names:
-        own, law = np.asarray(values[name]), model.latent[name].distribution
-        spread = np.var(np.log(own) if is_positive(law) else own, axis=0)
+        drawn, law = np.asarray(values[name]), model.latent[name].distribution
+        spread = np.var(np.log(drawn) if is_positive(law) else drawn, axis=0)
         share = float(np.mean(spread / np.median(np.asarray(found[name]), axis=0)))
         c = 1.0 - min(max(share, 0.0), 1.0)
         if law.startswith("Multivariate"):
