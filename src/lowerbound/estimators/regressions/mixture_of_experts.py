@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import jax
@@ -74,35 +75,19 @@ def logistic_experts(X: Any, y: Any = None, *, prior: Prior, K: int, depth: int)
         numpyro.sample("y", dist.Bernoulli(logits=(X * beta[z]).sum(axis=-1)), obs=y)
 
 
+@dataclass(eq=False, repr=False)
 class Gated(Supervised):
     """What mixtures of experts share: the tree of gates, and where rows go in it."""
 
-    n_experts: int
-    depth: int
-    gate_scale: float
-    prior_scale: float
-    n_init: int
-
-    def __init__(
-        self,
-        n_experts: int = 2,
-        *,
-        depth: int = 1,
-        gate_scale: float = 5.0,
-        prior_scale: float = 10.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 5,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_experts = n_experts
-        self.depth = depth
-        self.gate_scale = gate_scale
-        self.prior_scale = prior_scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
+    n_experts: int = 2
+    _: KW_ONLY
+    depth: int = 1
+    gate_scale: float = 5.0
+    prior_scale: float = 10.0
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 5
+    random_state: Any = 0
 
     def _check_experts(self) -> None:
         def positive(value: Any) -> bool:
@@ -231,6 +216,7 @@ class MixtureOfExperts(Regressor, Gated):
         return self._densities(Z, np.asarray(y, float) - self._mean)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MixtureOfExpertsClassifier(Classifier, Gated):
     """Logistic regressions that each hold in a part of the space of X; gates of X say which.
 
@@ -249,28 +235,7 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
     [True, False, True]
     """
 
-    def __init__(
-        self,
-        n_experts: int = 2,
-        *,
-        depth: int = 1,
-        gate_scale: float = 5.0,
-        prior_scale: float = 5.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 5,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            n_experts,
-            depth=depth,
-            gate_scale=gate_scale,
-            prior_scale=prior_scale,
-            tol=tol,
-            max_iter=max_iter,
-            n_init=n_init,
-            random_state=random_state,
-        )
+    prior_scale: float = 5.0
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn gates and experts from rows X (n, D) and their classes y (n,)."""
