@@ -21,7 +21,7 @@ from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.completed.completing import Completed, Elimination
+from lowerbound.family.completed.completing import Completed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
 from lowerbound.family.host_draws import gaussian_draws, gaussian_root
 from lowerbound.family.meanfield import MeanField
@@ -33,6 +33,7 @@ from lowerbound.model import Model, trace_model
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.hidden_sites import Elimination
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
 TOGETHER = 512  # rows that are mapped to sites at a time
