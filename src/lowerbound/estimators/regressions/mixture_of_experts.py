@@ -235,13 +235,14 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
     [True, False, True]
     """
 
+    binary = True
     prior_scale: float = 5.0
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn gates and experts from rows X (n, D) and their classes y (n,)."""
         self._check_experts()
         X, y = self._both(X, y)
-        self._learn_experts(logistic_experts, X, self._coded(y, most=2))
+        self._learn_experts(logistic_experts, X, self._coded(y))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -255,8 +256,3 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
         each = np.exp(log_expected(log_expit, mean.ravel(), sd.ravel())).reshape(mean.shape)
         one = np.clip((self._shares(Z) * each).sum(axis=1), 0.0, 1.0)
         return np.column_stack([1.0 - one, one])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
