@@ -23,7 +23,7 @@ from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
 from lowerbound.result.unseen.new_rows import row_axes, rows_in
 from lowerbound.trust.against import against
-from lowerbound.trust.proposals import Effort, proposed
+from lowerbound.trust.proposals import Effort, nearest, telling
 from lowerbound.trust.rows_left_out import left_out, row_log_densities
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
@@ -83,5 +83,5 @@ def _weighted(fit: Fit, draws: int, seed: int) -> Weighted:
     if own.tells and own.size >= EVEN * draws:
         return own
     effort = Effort(rounds=(draws,) * ROUNDS, enough=EVEN * draws)
-    moved = proposed(judge, drawn, own, seed, effort)
+    moved = telling(nearest(judge, drawn, own, seed, effort))
     return own if moved is None or moved.size <= own.size else moved

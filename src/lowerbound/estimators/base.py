@@ -16,7 +16,7 @@ _repr.maxother = LONGEST
 class Estimator:
     """Settings are the arguments of the constructor, kept as they were given.
 
-    A subclass stores each under its own name and checks them in `fit`, so that `clone`,
+    A subclass states them as the fields of a dataclass and checks them in `fit`, so that `clone`,
     `Pipeline` and `GridSearchCV` can copy and change them.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -49,6 +49,7 @@ TIGHT: Final = 1e-6  # of the proportions that are given out; learning needs no 
 HELD_OUT: Final = 2000  # documents, at most
 
 
+@dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(Estimator):
     """Topics of a corpus (paper section 4.3): beta_k ~ Dir(eta), theta_d ~ Dir(alpha), words.
 
@@ -65,24 +66,14 @@ class LatentDirichletAllocation(Estimator):
     [['cell', 'dna', 'gene'], ['orbit', 'planet', 'star']]
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        inference: str | Inference = "auto",
-        document_prior: Any = None,
-        topic_prior: Any = 0.01,
-        vocabulary: Any = None,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.inference = inference
-        self.document_prior = document_prior
-        self.topic_prior = topic_prior
-        self.vocabulary = vocabulary
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_components: int = 10
+    _: KW_ONLY
+    inference: str | Inference = "auto"
+    document_prior: Any = None
+    topic_prior: Any = 0.01
+    vocabulary: Any = None
+    n_jobs: int | None = None
+    random_state: int = 0
 
     # -- learning ---------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self
 
 import jax
@@ -51,6 +51,7 @@ SPARSE: Final = 0.3  # the shape of the loadings of counts: below 1, many are ne
 PROGRAMS: Final = {"gaussian": gaussian_factors, "poisson": poisson_factors}
 
 
+@dataclass(eq=False, repr=False)
 class MatrixFactorization(Programmed):
     """Rows as sums of K factors: x_n ~ Normal(mean + W h_n, 1 / tau), or Poisson(h_n beta).
 
@@ -72,22 +73,13 @@ class MatrixFactorization(Programmed):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        likelihood: str = "gaussian",
-        tol: float = 1e-3,
-        max_iter: int = 5000,
-        n_init: int = 1,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    likelihood: str = "gaussian"
+    tol: float = 1e-3
+    max_iter: int = 5000
+    n_init: int = 1
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the factors from rows X (n, D)."""

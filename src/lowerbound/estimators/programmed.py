@@ -137,6 +137,15 @@ class Programmed(Estimator):
             raise _unfitted()(type(self).__name__, wanted)
         return found
 
+    def _global_draws(self, n_samples: int) -> tuple[dict[str, np.ndarray], np.random.Generator]:
+        """The global sites, drawn anew for each row of `sample`, and what draws the rest of it."""
+        if not is_count(n_samples):
+            raise SettingError("sample", "n_samples", n_samples, COUNT)
+        found, random = self._fitted("sample"), np.random.default_rng(self._seed())
+        sites = [s for s, record in found.sites.items() if record["scope"] == "global"]
+        drawn = found.sample(len(padded(np.zeros(n_samples))), self._seed(), sites)
+        return {s: a[:n_samples] for s, a in drawn.items()}, random
+
     def _densities(self, *rows: Any) -> np.ndarray:
         """Log p(row | data) of new rows; equal numbers of rows, up to padding, compile once."""
         found = self._fitted("score_samples")

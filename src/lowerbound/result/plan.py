@@ -159,16 +159,9 @@ def make_plan(
                 where=site.where,
             )
         )
-    plate = model.data_plate
-    return Plan(
-        model=getattr(model.function, "__name__", type(model.function).__name__),
-        method=method,
-        rows=tuple(rows),
-        observed=tuple(name for name in model.observed),
-        data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
-        residuals=joint.structure.residuals,
-        notes=(*notes, *_scales_apart(model, joint), *_remarks(model, total)),
-    )
+    plan = outline(model, method, rows, total=total)
+    every = (*notes, *_scales_apart(model, joint), *plan.notes)
+    return replace(plan, residuals=joint.structure.residuals, notes=every)
 
 
 def _scales_apart(model: Model, joint: Joint) -> list[str]:
@@ -233,22 +226,28 @@ def plan_of_gaussian(
     return replace(outline(model, "Gaussian", rows, ladder), residuals=tuple(residuals))
 
 
-def outline(model: Model, method: str, rows: Sequence[Row], ladder: Sequence[str] = ()) -> Plan:
-    """A plan of rows, with what is worth knowing of the program."""
+def outline(
+    model: Model,
+    method: str,
+    rows: Sequence[Row],
+    ladder: Sequence[str] = (),
+    total: int | None = None,
+) -> Plan:
+    """A plan of rows, with what is worth knowing of the program; `total` as in `make_plan`."""
     plate = model.data_plate
     return Plan(
         model=getattr(model.function, "__name__", type(model.function).__name__),
         method=method,
         rows=tuple(rows),
         observed=tuple(model.observed),
-        data_plate=f"{plate.name} ({plate.size})" if plate else "",
+        data_plate=f"{plate.name} ({total or plate.size})" if plate else "",
         residuals=(),
-        notes=_remarks(model),
+        notes=_remarks(model, total),
         ladder=tuple(ladder),
     )
 
 
-def _remarks(model: Model, total: int | None = None) -> tuple[str, ...]:
+def _remarks(model: Model, total: int | None) -> tuple[str, ...]:
     """What is worth knowing of the program, whatever the method."""
     remarks = []
     if not model.observed:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
+import numpyro
 from jax import Array
+from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from lowerbound.compiled import traced
 from lowerbound.model.dependence import dependence
-from lowerbound.model.program import Message
+from lowerbound.model.program import MaskMissing, Message
 from lowerbound.model.sites import Model
 
+Named = Mapping[str, Any]  # values of sites, or data
 Parents = dict[str, frozenset[str]]
 
 
@@ -49,3 +55,79 @@ class Without(Messenger):  # type: ignore[misc]
             msg["stop"] = True
         elif msg["name"] in self.moved:
             msg["fn"] = msg["fn"].mask(False)
+
+
+class Elimination(ABC):
+    """A program of which some sites z are integrated out, exactly, and come back given the rest.
+
+    `hidden` are the sites that the program without z does not have: z, and what is observed or
+    computed given z; `moved` the latent sites whose prior depends on z. Subclasses are frozen
+    dataclasses.
+    """
+
+    model: Model
+    hidden: tuple[str, ...]
+    moved: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sites z, in the order of the program."""
+        return tuple(name for name in self.model.latent if name in self.hidden)
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """The latent sites theta that are left."""
+        return tuple(name for name in self.model.latent if name not in self.hidden)
+
+    @property
+    @abstractmethod
+    def outline(self) -> str:
+        """What equal programs that draw z, or average over it, have in common beside densities."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The program with log density log p(x, theta), z integrated out."""
+        original = self.model.function
+
+        @functools.wraps(original)
+        def program(*args: Any, **kwargs: Any) -> Any:
+            with (
+                handlers.trace() as messages,
+                Without(self.hidden, self.moved),
+                MaskMissing(self.model.missing),
+                handlers.substitute(data=self.inside()),
+            ):
+                result = original(*args, **kwargs)
+            theta = {name: messages[name]["value"] for name in self.rest}
+            with handlers.block():
+                found = self.factors(theta, args, kwargs)
+            for name, log_density in found.items():
+                numpyro.factor(name, log_density)
+            return result
+
+        return program
+
+    @property
+    @abstractmethod
+    def call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of that program: missing entries are filled, and masked inside."""
+
+    @abstractmethod
+    def inside(self) -> dict[str, Array]:
+        """Values of z while that program runs: any, as nothing that stays reads them."""
+
+    @abstractmethod
+    def factors(self, theta: Named, args: tuple[Any, ...], kwargs: Named) -> dict[str, Array]:
+        """By name, the log densities that stand in that program for what is hidden and moved."""
+
+    @abstractmethod
+    def conditional(self, latents: Named, data: Named) -> Any:
+        """What p(z | x, theta) is made of, as a tree of arrays; traceable."""
+
+    @abstractmethod
+    def draw(self, conditional: Any, key: Array) -> dict[str, Array]:
+        """A draw of z from p(z | x, theta); discrete sites as indices of their values."""
+
+    @abstractmethod
+    def log_prob(self, conditional: Any, latents: Named, values: Named, data: Named) -> Array:
+        """Log p(z | x, theta), z as `draw` gives it."""

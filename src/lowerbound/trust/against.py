@@ -21,7 +21,7 @@ from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
 from lowerbound.errors import UnjudgedError
-from lowerbound.family.completed.completing import Completed, Elimination
+from lowerbound.family.completed.completing import Completed
 from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.product import Product
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance, variances
@@ -36,6 +36,7 @@ from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import Drawn
 from lowerbound.rewrite.augment import auxiliary_of
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.hidden_sites import Elimination
 from lowerbound.rewrite.summing.enumerated import discrete_sites, enumerated
 
 TOGETHER = 512  # rows that are mapped to sites at a time

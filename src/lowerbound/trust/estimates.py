@@ -20,7 +20,7 @@ from lowerbound.trust.against import Against, Moments
 from lowerbound.trust.central_widths import log_width_ratio
 from lowerbound.trust.drift import Drifted, drifted
 from lowerbound.trust.optima.summits import Optima, Summit, other_summits
-from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched
+from lowerbound.trust.proposals import ENOUGH, Effort, nearest, score_matched, telling
 from lowerbound.trust.weighing import EVEN, Weighted, weighted
 
 FEW = 1.2  # standard errors by which the larger of two exceeds them, about
@@ -73,7 +73,7 @@ def measured(
 
     effort = Effort(points, near=near, more=MORE * points)
     around = nearest(judge, drawn, own, seed, effort, others)
-    best = around if around is not None and around.tells else None
+    best = telling(around)
     if even and (best is None or _error(_paired(own)) < _error(_compared(moments, best))):
         return evidence("weights", _paired(own))
     if best is not None and own.tells and not others and _is_poorer(best, own):

@@ -57,17 +57,9 @@ class Effort:
         return best.size >= PLENTY or not self.near(best)
 
 
-def proposed(
-    judge: Against,
-    drawn: Drawn,
-    own: Weighted,
-    seed: int,
-    effort: Effort,
-    others: Sequence[Summit] = (),
-) -> Weighted | None:
-    """Weighted draws of a law that is moved to p in rounds; None where none comes near."""
-    best = nearest(judge, drawn, own, seed, effort, others)
-    return best if best is not None and best.tells else None
+def telling(found: Weighted | None) -> Weighted | None:
+    """Weighted draws whose weights tell; None of others."""
+    return found if found is not None and found.tells else None
 
 
 def nearest(
@@ -78,7 +70,7 @@ def nearest(
     effort: Effort,
     others: Sequence[Summit] = (),
 ) -> Weighted | None:
-    """The best of some rounds of proposals, whether or not its weights tell.
+    """Weighted draws of a law that is moved to p: the best of some rounds, telling or not.
 
     `own` are the weighted draws of q; `others` are summits that q is not at. Rounds are taken
     together where that is worth more.

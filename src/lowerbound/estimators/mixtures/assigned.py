@@ -11,7 +11,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from lowerbound.errors import SettingError
 from lowerbound.estimators.programmed import Programmed, count_of, padded
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.run.method import COUNT, Rule, is_count
@@ -159,12 +158,7 @@ class Mixture(Programmed, ABC):
 
         Each row has its own draw of the components.
         """
-        if not is_count(n_samples):
-            raise SettingError("sample", "n_samples", n_samples, COUNT)
-        found, random = self._fitted("sample"), np.random.default_rng(self._seed())
-        sites = [s for s, record in found.sites.items() if record["scope"] == "global"]
-        count = len(padded(np.zeros(n_samples)))
-        drawn = {s: a[:n_samples] for s, a in found.sample(count, self._seed(), sites).items()}
+        drawn, random = self._global_draws(n_samples)
         z = drawn_components(self._drawn_weights(drawn), random)
         return self._drawn_rows(drawn, z, random), z
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -58,6 +59,7 @@ def _levels(kind: str) -> int:
     return int(kind.removeprefix("categorical"))
 
 
+@dataclass(eq=False, repr=False)
 class ExponentialFamilyMixture(Mixture):
     """K components, and in each of them independent columns, whatever these are.
 
@@ -79,26 +81,15 @@ class ExponentialFamilyMixture(Mixture):
     array([ 3., 23.])
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        families: Any = "gaussian",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 1,
-        weight_concentration_prior_type: str = PROCESS,
-        weight_concentration_prior: float | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.families = families
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.random_state = random_state
+    n_components: int = 1
+    _: KW_ONLY
+    families: Any = "gaussian"
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 1
+    weight_concentration_prior_type: str = PROCESS
+    weight_concentration_prior: float | None = None
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""

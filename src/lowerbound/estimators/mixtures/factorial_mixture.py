@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import jax
@@ -10,7 +11,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from lowerbound.errors import SettingError
 from lowerbound.estimators.mixtures.assigned import drawn_components
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior
 from lowerbound.estimators.programmed import Programmed, padded
@@ -51,6 +51,7 @@ def combinations(M: int, K: int) -> np.ndarray:
     return np.indices((K,) * M).reshape(M, -1)
 
 
+@dataclass(eq=False, repr=False)
 class FactorialMixture(Programmed):
     """Rows with a value of each of several factors, whose means add up; noise is independent.
 
@@ -78,24 +79,14 @@ class FactorialMixture(Programmed):
     (5, 2, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        n_factors: int = 2,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 10,
-        weight_concentration_prior: float = 1.0,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_factors = n_factors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.weight_concentration_prior = weight_concentration_prior
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    n_factors: int = 2
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 10
+    weight_concentration_prior: float = 1.0
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the factors from rows X (n, D)."""
@@ -152,12 +143,7 @@ class FactorialMixture(Programmed):
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """New rows from the posterior predictive, and their values (n, factors)."""
-        if not is_count(n_samples):
-            raise SettingError("sample", "n_samples", n_samples, COUNT)
-        found, random = self._fitted("sample"), np.random.default_rng(self._seed())
-        sites = [s for s, record in found.sites.items() if record["scope"] == "global"]
-        count = len(padded(np.zeros(n_samples)))
-        drawn = {s: a[:n_samples] for s, a in found.sample(count, self._seed(), sites).items()}
+        drawn, random = self._global_draws(n_samples)
         parts = [drawn_components(pi, random) for pi in drawn["pi"].swapaxes(0, 1)]
         z = np.stack(parts, axis=1)
         chosen = drawn["mu"][np.arange(n_samples)[:, None], np.arange(z.shape[1]), z]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -171,6 +171,7 @@ def _covariance(X: Any) -> np.ndarray:
 # The estimator
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(Mixture):
     """K Gaussian components by coordinate ascent (alg:gmm-cavi), with conjugate priors.
 
@@ -194,28 +195,16 @@ class GaussianMixture(Mixture):
     (90, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "full",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 1,
-        weight_concentration_prior_type: str = PROCESS,
-        weight_concentration_prior: float | None = None,
-        prior: ComponentPrior | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.weight_concentration_prior_type = weight_concentration_prior_type
-        self.weight_concentration_prior = weight_concentration_prior
-        self.prior = prior
-        self.random_state = random_state
+    n_components: int = 1
+    _: KW_ONLY
+    covariance_type: str = "full"
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 1
+    weight_concentration_prior_type: str = PROCESS
+    weight_concentration_prior: float | None = None
+    prior: ComponentPrior | None = None
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -63,6 +64,7 @@ def newcomers(
             numpyro.sample("links", link.mask(known), obs=links)
 
 
+@dataclass(eq=False, repr=False)
 class MixedMembershipBlockModel(Network):
     """Nodes with a share theta_i in each of K blocks; in each pair both ends choose one.
 
@@ -84,26 +86,15 @@ class MixedMembershipBlockModel(Network):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        directed: bool = False,
-        likelihood: str = "bernoulli",
-        membership_prior: float | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 3,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.directed = directed
-        self.likelihood = likelihood
-        self.membership_prior = membership_prior
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    directed: bool = False
+    likelihood: str = "bernoulli"
+    membership_prior: float | None = None
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 3
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the blocks from an adjacency matrix X (n, n)."""

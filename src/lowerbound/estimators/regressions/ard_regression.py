@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ def relevance(
         numpyro.sample("y", dist.Normal(mean, 1 / jnp.sqrt(alpha)), obs=y)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ARDRegression(Regressor):
     """Linear regression that finds which columns matter: beta_j ~ Normal(0, 1 / lambda_j).
 
@@ -55,26 +57,14 @@ class ARDRegression(Regressor):
     >>> mean, sd = ard.predict(x, return_std=True)
     """
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 1000,
-        tol: float = 1e-3,
-        alpha_1: float = 1e-6,
-        alpha_2: float = 1e-6,
-        lambda_1: float = 1e-6,
-        lambda_2: float = 1e-6,
-        threshold_lambda: float | None = 10_000.0,
-        fit_intercept: bool = True,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tol = tol
-        self.alpha_1 = alpha_1
-        self.alpha_2 = alpha_2
-        self.lambda_1 = lambda_1
-        self.lambda_2 = lambda_2
-        self.threshold_lambda = threshold_lambda
-        self.fit_intercept = fit_intercept
+    max_iter: int = 1000
+    tol: float = 1e-3
+    alpha_1: float = 1e-6
+    alpha_2: float = 1e-6
+    lambda_1: float = 1e-6
+    lambda_2: float = 1e-6
+    threshold_lambda: float | None = 10_000.0
+    fit_intercept: bool = True
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X (n, D) and responses y (n,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,23 +42,16 @@ def as_coefficients(beta: np.ndarray, centre: np.ndarray | None) -> tuple[np.nda
     return np.array(beta[1:]), float(beta[0] - centre @ beta[1:])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Generalised(Supervised):
     """y given x'beta with beta_j ~ Normal(0, C): the KL-optimal Gaussian q(beta), by quadrature."""
 
     program: ClassVar[Callable[..., Any]]
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-    ) -> None:
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
+    C: float = 1.0
+    fit_intercept: bool = True
+    tol: float = 1e-3
+    max_iter: int = 1000
 
     def _check_line(self, *rules: Rule) -> None:
         self._check(("C", is_size(self.C) and self.C > 0, "a number above 0"), *rules)

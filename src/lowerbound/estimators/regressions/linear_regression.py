@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -45,6 +46,7 @@ def grouped_line(
         numpyro.sample("y", dist.Normal(X @ beta + u[group], sigma), obs=y)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegression(Regressor):
     """y_n ~ Normal(x_n beta + effect of its group, sigma^2), with its uncertainty.
 
@@ -63,12 +65,9 @@ class LinearRegression(Regressor):
     array([ 1., -2.])
     """
 
-    def __init__(
-        self, *, fit_intercept: bool = True, prior_scale: float = 10.0, random_state: Any = 0
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.prior_scale = prior_scale
-        self.random_state = random_state
+    fit_intercept: bool = True
+    prior_scale: float = 10.0
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn from rows X (n, D), responses y (n,), and the group of each row, where given."""

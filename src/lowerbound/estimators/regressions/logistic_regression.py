@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +39,7 @@ def multinomial(X: Any, y: Any = None, prior: Any = None, K: int = 3) -> None:
         numpyro.sample("y", dist.Categorical(logits=X @ beta.T), obs=y)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LogisticRegression(Classifier, Generalised):
     """P(y = 1) = sigmoid(x beta + intercept), with the uncertainty of beta averaged over.
 
@@ -60,17 +62,7 @@ class LogisticRegression(Classifier, Generalised):
 
     program = staticmethod(logistic)
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(C=C, fit_intercept=fit_intercept, tol=tol, max_iter=max_iter)
-        self.random_state = random_state
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X (n, D) and their classes y (n,)."""

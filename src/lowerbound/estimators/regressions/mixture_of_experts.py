@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import jax
@@ -74,35 +75,19 @@ def logistic_experts(X: Any, y: Any = None, *, prior: Prior, K: int, depth: int)
         numpyro.sample("y", dist.Bernoulli(logits=(X * beta[z]).sum(axis=-1)), obs=y)
 
 
+@dataclass(eq=False, repr=False)
 class Gated(Supervised):
     """What mixtures of experts share: the tree of gates, and where rows go in it."""
 
-    n_experts: int
-    depth: int
-    gate_scale: float
-    prior_scale: float
-    n_init: int
-
-    def __init__(
-        self,
-        n_experts: int = 2,
-        *,
-        depth: int = 1,
-        gate_scale: float = 5.0,
-        prior_scale: float = 10.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 5,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_experts = n_experts
-        self.depth = depth
-        self.gate_scale = gate_scale
-        self.prior_scale = prior_scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
+    n_experts: int = 2
+    _: KW_ONLY
+    depth: int = 1
+    gate_scale: float = 5.0
+    prior_scale: float = 10.0
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 5
+    random_state: Any = 0
 
     def _check_experts(self) -> None:
         def positive(value: Any) -> bool:
@@ -231,6 +216,7 @@ class MixtureOfExperts(Regressor, Gated):
         return self._densities(Z, np.asarray(y, float) - self._mean)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MixtureOfExpertsClassifier(Classifier, Gated):
     """Logistic regressions that each hold in a part of the space of X; gates of X say which.
 
@@ -249,34 +235,14 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
     [True, False, True]
     """
 
-    def __init__(
-        self,
-        n_experts: int = 2,
-        *,
-        depth: int = 1,
-        gate_scale: float = 5.0,
-        prior_scale: float = 5.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        n_init: int = 5,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            n_experts,
-            depth=depth,
-            gate_scale=gate_scale,
-            prior_scale=prior_scale,
-            tol=tol,
-            max_iter=max_iter,
-            n_init=n_init,
-            random_state=random_state,
-        )
+    binary = True
+    prior_scale: float = 5.0
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn gates and experts from rows X (n, D) and their classes y (n,)."""
         self._check_experts()
         X, y = self._both(X, y)
-        self._learn_experts(logistic_experts, X, self._coded(y, most=2))
+        self._learn_experts(logistic_experts, X, self._coded(y))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -290,8 +256,3 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
         each = np.exp(log_expected(log_expit, mean.ravel(), sd.ravel())).reshape(mean.shape)
         one = np.clip((self._shares(Z) * each).sum(axis=1), 0.0, 1.0)
         return np.column_stack([1.0 - one, one])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags

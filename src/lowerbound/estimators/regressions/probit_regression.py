@@ -39,13 +39,14 @@ class ProbitRegression(Classifier, Generalised):
     ['yes', 'no']
     """
 
+    binary = True
     program = staticmethod(probit)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows X (n, D) and their classes y (n,), of which there are two."""
         self._check_line()
         X, y = self._both(X, y)
-        self._learn_line(X, self._coded(y, most=2))
+        self._learn_line(X, self._coded(y))
         coefficients, intercept = as_coefficients(self._beta, self._centre)
         self.coef_, self.intercept_ = coefficients[None], np.array([intercept])
         return self
@@ -61,8 +62,3 @@ class ProbitRegression(Classifier, Generalised):
 
         one = ndtr(self.decision_function(X))
         return np.column_stack([1.0 - one, one])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Regressor(Supervised):
 class Classifier(Supervised):
     """y is a class."""
 
+    binary: ClassVar[bool] = False  # whether there may be two classes alone
     classes_: np.ndarray
 
     @abstractmethod
@@ -79,7 +80,7 @@ class Classifier(Supervised):
         """The share of rows whose class is predicted."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def _coded(self, y: np.ndarray, most: int | None = None) -> np.ndarray:
+    def _coded(self, y: np.ndarray) -> np.ndarray:
         """The classes as 0, 1, ...; there must be two of them at least."""
         from sklearn.utils.multiclass import check_classification_targets
 
@@ -90,7 +91,7 @@ class Classifier(Supervised):
                 f"{type(self).__name__} got y with one class, {classes[0]!r}.\n"
                 "Expected at least two classes."
             )
-        if most is not None and len(classes) > most:
+        if self.binary and len(classes) > 2:
             raise ArgumentError(
                 "Only binary classification is supported: "
                 f"{type(self).__name__} got y with {len(classes)} classes.\nExpected two."
@@ -103,5 +104,5 @@ class Classifier(Supervised):
 
         tags = super().__sklearn_tags__()
         tags.estimator_type = "classifier"
-        tags.classifier_tags = ClassifierTags()
+        tags.classifier_tags = ClassifierTags(multi_class=not self.binary)
         return tags

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
-from numpyro import handlers
 from numpyro.distributions import Distribution, biject_to
 
 from lowerbound.compiled import traced
@@ -35,9 +32,8 @@ from lowerbound.family.variational import Parameters, Variational
 from lowerbound.joint import Joint, energy, gradient
 from lowerbound.joint.traced_program import abstract, mask_name
 from lowerbound.model import Model
-from lowerbound.model.program import MaskMissing
 from lowerbound.rewrite.given_values import given_name
-from lowerbound.rewrite.hidden_sites import Without
+from lowerbound.rewrite.hidden_sites import Elimination, Named
 
 DRAWS, FEWEST = 8192, 256  # of theta, over which moments of z given theta are averaged
 MOST_NUMBERS, MOST_MIXED = 10_000_000, 1_000_000  # in the factors at these; in those of a mixture
@@ -46,12 +42,10 @@ Naturals = tuple[Natural, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Collapse:
+class Collapse(Elimination):
     """A program of which some sites are integrated out: each has an exact factor given the rest.
 
-    `joint` is that of the program with the rest as data. `hidden` are the sites that the program
-    without them does not have: these, and what is observed or computed given them; `moved` the
-    latent sites whose prior depends on them.
+    `joint` is that of the program with the rest as data.
     """
 
     model: Model
@@ -66,16 +60,6 @@ class Collapse:
         return MeanField.of(self.joint.blocks)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The sites that are integrated out, in the order of the program."""
-        return tuple(name for name in self.model.latent if name in self.hidden)
-
-    @property
-    def rest(self) -> tuple[str, ...]:
-        """The latent sites that are left."""
-        return tuple(name for name in self.model.latent if name not in self.hidden)
-
-    @property
     def outline(self) -> str:
         """The factors, in words."""
         return repr([(b.kind, b.layouts, b.batch_shape, b.static) for b in self.joint.blocks])
@@ -85,38 +69,30 @@ class Collapse:
         """The arguments of the program: missing entries are filled, and masked inside."""
         return self.model.arguments.call(self.model._inputs(self.model.arguments.data))
 
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The program with log density log p(x, theta)."""
-        original = self.model.function
+    def inside(self) -> dict[str, Array]:
+        """Any values of z that are in its support."""
+        found = {}
+        for name in self.names:
+            site = self.model.latent[name]
+            transform: Any = biject_to(site.support)
+            found[name] = transform(jnp.zeros(transform.inverse_shape(site.shape)))
+        return found
 
-        @functools.wraps(original)
-        def program(*args: Any, **kwargs: Any) -> Any:
-            with (
-                handlers.trace() as messages,
-                Without(self.hidden, self.moved),
-                MaskMissing(self.model.missing),
-                handlers.substitute(data=self._inside),
-            ):
-                result = original(*args, **kwargs)
-            theta = {name: messages[name]["value"] for name in self.rest}
-            given = self.model.arguments.within(args, kwargs)
-            # What the program looks at is what it was derived for, a column of a table or not.
-            seen = {name: self.model.arguments.data[name] for name in self.model.concrete}
-            with handlers.block():
-                total = self.log_marginal(theta, {**given, **seen})
-            numpyro.factor(f"{', '.join(self.names)} integrated out", total)
-            return result
-
-        return program
+    def factors(self, theta: Named, args: tuple[Any, ...], kwargs: Named) -> dict[str, Array]:
+        """Log p(x, theta) of the densities that z is in."""
+        given = self.model.arguments.within(args, kwargs)
+        # What the program looks at is what it was derived for, a column of a table or not.
+        seen = {name: self.model.arguments.data[name] for name in self.model.concrete}
+        total = self.log_marginal(theta, {**given, **seen})
+        return {f"{', '.join(self.names)} integrated out": total}
 
     # -- given the rest ----------------------------------------------------------------------------
 
-    def conditional(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> Naturals:
+    def conditional(self, latents: Named, data: Named) -> Naturals:
         """eta(theta): the natural parameters of every factor."""
         return self._given(latents, data)[0]
 
-    def log_marginal(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> Array:
+    def log_marginal(self, latents: Named, data: Named) -> Array:
         """A(eta(theta)) + c(theta) of the densities that z is in."""
         naturals, rest = self._given(latents, data)
         pairs = zip(self.family.families, naturals, strict=True)
@@ -126,18 +102,12 @@ class Collapse:
         """A draw of z given theta."""
         return self.family.sample(conditional, key)
 
-    def log_prob(
-        self,
-        conditional: Naturals,
-        latents: Mapping[str, Any],
-        values: Mapping[str, Any],
-        data: Mapping[str, Any],
-    ) -> Array:
+    def log_prob(self, conditional: Naturals, latents: Named, values: Named, data: Named) -> Array:
         """Log p(z | x, theta)."""
         one = {name: jnp.asarray(values[name])[None] for name in self.names}
         return self.family.log_prob(conditional, one)[0]
 
-    def _given(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Naturals, Array]:
+    def _given(self, latents: Named, data: Named) -> tuple[Naturals, Array]:
         """eta(theta), and c(theta)."""
         theta = {name: jnp.asarray(latents[name], float) for name in self.rest}
         own = {name: jnp.asarray(data[name]) for name in self.model.arguments.data}
@@ -151,9 +121,7 @@ class Collapse:
         given: tuple[Naturals, Array] = jax.tree.unflatten(structure, jaxpr_as_fun(closed)(*leaves))
         return given
 
-    def _derived(
-        self, latents: Mapping[str, Any], data: Mapping[str, Any]
-    ) -> tuple[Naturals, Array]:
+    def _derived(self, latents: Named, data: Named) -> tuple[Naturals, Array]:
         given = {given_name(name): latents[name][None] for name in self.rest}
         named = [n for n in self.joint.model.arguments.names if n is not None]
         own = [name for name in named if name not in given]
@@ -172,16 +140,6 @@ class Collapse:
             for block in self.joint.blocks
         )
         return naturals, energy([s for s in summands if not s.reads], arrays, zero)
-
-    @property
-    def _inside(self) -> dict[str, Array]:
-        """Values of the sites that are integrated out: any, as nothing that stays reads them."""
-        found = {}
-        for name in self.names:
-            site = self.model.latent[name]
-            transform: Any = biject_to(site.support)
-            found[name] = transform(jnp.zeros(transform.inverse_shape(site.shape)))
-        return found
 
 
 @dataclass(frozen=True, eq=False)

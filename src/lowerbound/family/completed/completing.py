@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,61 +18,14 @@ from numpyro.distributions import Distribution
 from lowerbound.compiled import Kept, jit, quickly, traced
 from lowerbound.cost import mapped, numbers_computed
 from lowerbound.family.variational import Parameters, Variational
-from lowerbound.model import Model
 from lowerbound.model.dependence import digest
+from lowerbound.rewrite.hidden_sites import Elimination
 
 DEAR = 3_000_000_000  # numbers computed for all draws, from which an optimised program pays
 BATCH = 64  # draws that are worked on together
 
 Values = dict[str, Array]
 Conditionals = Callable[[Values, Values], Any]
-
-
-class Elimination(Protocol):
-    """A program of which some sites z are integrated out, exactly, and come back given the rest."""
-
-    @property
-    def model(self) -> Model:
-        """The program with all its sites."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The sites z, in the order of the program."""
-        ...
-
-    @property
-    def outline(self) -> str:
-        """What equal programs that draw z, or average over it, have in common beside densities."""
-        ...
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The program with log density log p(x, theta), z integrated out."""
-        ...
-
-    @property
-    def call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of that program."""
-        ...
-
-    def conditional(self, latents: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
-        """What p(z | x, theta) is made of, as a tree of arrays; traceable."""
-        ...
-
-    def draw(self, conditional: Any, key: Array) -> dict[str, Array]:
-        """A draw of z from p(z | x, theta); discrete sites as indices of their values."""
-        ...
-
-    def log_prob(
-        self,
-        conditional: Any,
-        latents: Mapping[str, Any],
-        values: Mapping[str, Any],
-        data: Mapping[str, Any],
-    ) -> Array:
-        """Log p(z | x, theta), z as `draw` gives it."""
-        ...
 
 
 class Completed(ABC):

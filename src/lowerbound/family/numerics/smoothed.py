@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.numerics.surrogate import Frame, Surrogate
+from lowerbound.family.numerics.surrogate import Centred, Frame, Surrogate
 from lowerbound.family.numerics.tabulated import Tabulated
 
 NODES = 2**14  # of low discrepancy, that sums over q are taken of
@@ -22,8 +22,8 @@ MOST_AT_ONCE = 2**17  # proposals of which draws are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """Coordinates s of t, and a proposal in them. centre: (k,); axes: (k, k)."""
+class Placed(Centred):
+    """Coordinates s of t, and a proposal in them."""
 
     centre: np.ndarray
     axes: np.ndarray
@@ -33,16 +33,6 @@ class Placed:
     def log_volume(self) -> float:
         """Log |dt/ds|."""
         return float(np.linalg.slogdet(self.axes)[1])
-
-    def outward(self, s: np.ndarray) -> np.ndarray:
-        """The t of the rows of s."""
-        moved: np.ndarray = self.centre + s @ self.axes.T
-        return moved
-
-    def inward(self, t: np.ndarray) -> np.ndarray:
-        """The s of the rows of t."""
-        solved: np.ndarray = np.linalg.solve(self.axes, (t - self.centre).T).T
-        return solved
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,26 @@ TURNS = 2  # through the axes, each with a length of its own
 AT_ONCE = 1_000_000  # kernel values held together
 
 
+class Centred:
+    """Coordinates s of t = centre + axes s. centre: (k,); axes: (k, k)."""
+
+    centre: np.ndarray
+    axes: np.ndarray
+
+    def outward(self, s: np.ndarray) -> np.ndarray:
+        """The t of the rows of s."""
+        moved: np.ndarray = self.centre + s @ self.axes.T
+        return moved
+
+    def inward(self, t: np.ndarray) -> np.ndarray:
+        """The s of the rows of t."""
+        solved: np.ndarray = np.linalg.solve(self.axes, (t - self.centre).T).T
+        return solved
+
+
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """Coordinates s of t = centre + axes s, and the fall of a skewed curve along each of them.
+class Frame(Centred):
+    """Coordinates s of t, and the fall of a skewed curve along each of them.
 
     widths, skewness, tails: (k,). Where a tail is 0, the fall is that of the logarithm of a Gamma
     law, as logarithms of scales have it; elsewhere it becomes linear on both sides. beside: frames
@@ -36,11 +53,6 @@ class Frame:
     tails: np.ndarray
     beside: tuple[tuple[float, Frame], ...] = ()
 
-    def inward(self, t: np.ndarray) -> np.ndarray:
-        """The s of the rows of t."""
-        solved: np.ndarray = np.linalg.solve(self.axes, (t - self.centre).T).T
-        return solved
-
     def fall(self, s: np.ndarray) -> np.ndarray:
         """The sum over the axes of their falls, at the rows of s; from the nearest summit."""
         place = s / self.widths
@@ -48,7 +60,7 @@ class Frame:
         heavy = linear_fall(place, self.skewness, np.where(self.tails > 0, self.tails, 1.0))
         total: np.ndarray = np.where(self.tails > 0, heavy, light).sum(axis=1)
         for lower, other in self.beside:
-            there = other.inward(self.centre + s @ self.axes.T)
+            there = other.inward(self.outward(s))
             total = -np.logaddexp(-total, -lower - other.fall(there))
         return total
 

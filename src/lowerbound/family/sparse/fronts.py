@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-__all__ = ["Eliminated", "Front", "inverse_cholesky"]
+__all__ = ["Eliminated", "Front", "Reduced", "inverse_cholesky"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,22 @@ class Eliminated:
     def backward(self, rhs: np.ndarray) -> np.ndarray:
         """L'^-1 rhs, (b, n, k)."""
         return _times(self.inverse.transpose(1, 0, 2), rhs)
+
+
+class Reduced:
+    """P = L L' of what is eliminated, and of the rest, whose errors are those of all."""
+
+    rest: Any
+
+    @property
+    def error(self) -> float:
+        """Of the log-determinant, in nats; 0 where it is exact."""
+        return float(self.rest.error)
+
+    @property
+    def variance_error(self) -> float:
+        """The relative error of variances, root mean square; 0 where they are exact."""
+        return float(self.rest.variance_error)
 
 
 def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:

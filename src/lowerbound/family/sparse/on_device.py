@@ -17,6 +17,7 @@ import numpy as np
 
 from lowerbound.family.sparse import device_kernels as kernels
 from lowerbound.family.sparse.device_kernels import Done, Layout, Piecewise, Together
+from lowerbound.family.sparse.fronts import Reduced
 from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
 from lowerbound.family.sparse.twins import Twins
 from lowerbound.family.sparse.uneven_sums import Chunks
@@ -140,23 +141,13 @@ class DeviceBorder:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceFactor:
+class DeviceFactor(Reduced):
     """P = L L', what a `Factor` is on the host."""
 
     values: np.ndarray
     border: DeviceBorder
     rest: ImplicitFactor
     log_det: float
-
-    @property
-    def error(self) -> float:
-        """Of the log-determinant, in nats."""
-        return self.rest.error
-
-    @property
-    def variance_error(self) -> float:
-        """The relative error of variances, root mean square."""
-        return self.rest.variance_error
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (d,) or (d, k)."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.family.sparse.fronts import Eliminated, Front
+from lowerbound.family.sparse.fronts import Eliminated, Front, Reduced
 from lowerbound.family.sparse.implicit import HostBorder, Implicit, ImplicitFactor
 from lowerbound.family.sparse.low_rank_inverse import Inverse
 from lowerbound.family.sparse.on_device import DeviceFactor, DeviceStage, has_accelerator
@@ -55,7 +55,7 @@ class DenseFactor:
 
     lower: np.ndarray
     log_det: float
-    error = 0.0
+    error = variance_error = 0.0
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (n, k)."""
@@ -178,23 +178,13 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class Factor(Reduced):
     """P = L L' of a sparse positive definite matrix."""
 
     stage: Stage
     done: tuple[Eliminated, ...]
     rest: Factor | DeviceFactor | DenseFactor | ImplicitFactor
     log_det: float
-
-    @property
-    def error(self) -> float:
-        """Of the log-determinant, in nats; 0 where it is exact."""
-        return self.rest.error
-
-    @property
-    def variance_error(self) -> float:
-        """The relative error of variances, root mean square; 0 where they are exact."""
-        return 0.0 if isinstance(self.rest, DenseFactor) else self.rest.variance_error
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (d,) or (d, k)."""

@@ -116,8 +116,12 @@ def moved_by(known: Joint, root: Root, node: Array) -> Array:
 
 def turned_by(known: Joint, slope: Array, node: Array) -> tuple[Array, Array]:
     """Slopes times the numbers of a node: of predictors alone, and of clusters (c, m, m)."""
-    own = jnp.append(slope, 0.0)[known.clusters]
-    return slope * node[0], own[:, :, None] * node
+    return slope * node[0], in_clusters(known, slope)[:, :, None] * node
+
+
+def in_clusters(known: Joint, numbers: Array) -> Array:
+    """Numbers of predictors by the clusters that these meet in, (c, m); 0 where they are fewer."""
+    return jnp.append(numbers, 0.0)[known.clusters]
 
 
 def curved_by(known: Joint, root: Root, turned: tuple[Array, Array]) -> tuple[Array, Array]:

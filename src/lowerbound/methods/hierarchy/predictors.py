@@ -29,6 +29,7 @@ from lowerbound.methods.hierarchy.joint_terms import (
     averaged,
     covariances,
     curved_by,
+    in_clusters,
     joint,
     moved_by,
     rooted,
@@ -310,6 +311,10 @@ class Predictors:
             begin += name.size
         return jnp.asarray(self._values(self.parts.flat.outputs, env)[0])
 
+    def _slope_in(self, t: Array, data: Data) -> Callable[[Array], Array]:
+        """The gradient of log p in the predictors."""
+        return jax.grad(lambda predictors: self.log_p(t, data, predictors))
+
     def _moments(
         self, t: Array, data: Data, normals: Normals, narrow: Array, nodes: Rule
     ) -> tuple[Array, Array, Array]:
@@ -329,41 +334,36 @@ class Predictors:
         return value + wider, gradient, curvature
 
     def _slopes(self, t: Array, data: Data, normals: Normals, places: Array) -> Array:
-        slope = jax.grad(lambda p: self.log_p(t, data, p))
+        slope = self._slope_in(t, data)
 
         def at(x: Array) -> Array:
             return jnp.asarray(normals.deviation * slope(normals.mean + normals.deviation * x))
 
-        found: Array = jax.lax.map(at, places)
-        return found
+        return jnp.asarray(jax.lax.map(at, places))
 
     def _slopes_along(
         self, t: Array, data: Data, mean: Array, beside: Root, places: Array, nodes: Rule
     ) -> Array:
-        slope = jax.grad(lambda p: self.log_p(t, data, p))
+        slope = self._slope_in(t, data)
         alone = Root(jnp.zeros_like(mean), beside.lower)
 
         def at(x: Array) -> Array:
             place = mean + beside.deviation * x
             expected = averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
-            own = jnp.append(beside.deviation * expected, 0.0)[data.joint.clusters]
-            return own.sum(axis=1)
+            return in_clusters(data.joint, beside.deviation * expected).sum(axis=1)
 
-        found: Array = jax.lax.map(at, places)
-        return found
+        return jnp.asarray(jax.lax.map(at, places))
 
     def _raised(
         self, t: Array, data: Data, mean: Array, away: Array, shares: Array, weights: Array
     ) -> Array:
-        slope = jax.grad(lambda p: self.log_p(t, data, p))
+        slope = self._slope_in(t, data)
 
         def at(move: Array) -> Array:
             slopes = jax.vmap(lambda share: slope(mean + share * move))(shares)
-            own = jnp.append(move * (weights @ slopes), 0.0)[data.joint.clusters]
-            return own.sum(axis=1)
+            return in_clusters(data.joint, move * (weights @ slopes)).sum(axis=1)
 
-        found: Array = jax.lax.map(at, away)
-        return found
+        return jnp.asarray(jax.lax.map(at, away))
 
     def _slope(
         self,

@@ -11,9 +11,8 @@ normaliser of a component) is computed once for each k, and not in every row.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from numpyro import handlers
 
 from lowerbound.model.density import density_of
 from lowerbound.model.program import (
@@ -35,22 +33,18 @@ from lowerbound.model.program import (
 )
 from lowerbound.model.sites import Model
 from lowerbound.model.trace import trace_model
-from lowerbound.rewrite.hidden_sites import Without
+from lowerbound.rewrite.hidden_sites import Elimination, Named
 from lowerbound.rewrite.summing.finite import Group
-
-Values = Mapping[str, Any]
 
 MOST_NUMBERS = 20_000_000  # of the densities of all rows in all states, that are held at once
 
 
 @dataclass(frozen=True, eq=False)
-class Summation:
+class Summation(Elimination):
     """A program with its discrete latent sites in groups, each summed over by itself.
 
-    `hidden` are the sites that the summed program does not have: the discrete ones, and what is
-    observed or computed given them. `moved` are the continuous latent sites whose prior depends on
-    a discrete one. `guarded` says that some states are impossible in some rows. `vectors` are terms
-    whose rows are the elements of one event, with the shapes of these.
+    `guarded` says that some states are impossible in some rows. `vectors` are terms whose rows are
+    the elements of one event, with the shapes of these.
     """
 
     model: Model
@@ -59,11 +53,6 @@ class Summation:
     moved: tuple[str, ...]
     guarded: bool
     vectors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The discrete sites, in the order of the program."""
-        return tuple(name for name in self.model.latent if name in self.hidden)
 
     @property
     def first(self) -> dict[str, np.ndarray]:
@@ -87,34 +76,22 @@ class Summation:
         args, kwargs = self.call
         return trace_model(self.function, args, kwargs)
 
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The program with log density log sum_z p(x, z, theta)."""
-        original = self.model.function
-        continuous = [name for name in self.model.latent if name not in self.hidden]
+    def inside(self) -> dict[str, Array]:
+        """The discrete sites at their first values."""
+        return {name: jnp.asarray(values) for name, values in self.first.items()}
 
-        @functools.wraps(original)
-        def program(*args: Any, **kwargs: Any) -> Any:
-            with (
-                handlers.trace() as messages,
-                Without(self.hidden, self.moved),
-                MaskMissing(self.model.missing),
-                handlers.substitute(data=jax.tree.map(jnp.asarray, self.first)),
-            ):
-                result = original(*args, **kwargs)
-            latents = {name: messages[name]["value"] for name in continuous}
-            for group in self.groups:
-                with handlers.block():
-                    weights = self._weights(group, latents, args, kwargs)
-                names = ", ".join(site.name for site in group.sites)
-                numpyro.factor(f"sum over {names}", jnp.sum(group.totals(weights)))
-            return result
-
-        return program
+    def factors(self, theta: Named, args: tuple[Any, ...], kwargs: Named) -> dict[str, Array]:
+        """Log sum_z p(x, z, theta) of each group."""
+        found = {}
+        for group in self.groups:
+            names = ", ".join(site.name for site in group.sites)
+            weights = self._weights(group, theta, args, kwargs)
+            found[f"sum over {names}"] = jnp.sum(group.totals(weights))
+        return found
 
     # -- given the continuous sites ----------------------------------------------------------------
 
-    def conditional(self, latents: Values, data: Values) -> tuple[Array, ...]:
+    def conditional(self, latents: Named, data: Named) -> tuple[Array, ...]:
         """For each group log p(x, z = k | theta) of every state k and row, as it arranges them."""
         args, kwargs = self.model.arguments.call(self.model._inputs(data))
         with self.model._mode():
@@ -136,7 +113,7 @@ class Summation:
         return {name: found[name] for name in self.names}
 
     def log_prob(
-        self, weights: tuple[Array, ...], latents: Values, indices: Values, data: Values
+        self, weights: tuple[Array, ...], latents: Named, indices: Named, data: Named
     ) -> Array:
         """Log p(z | x, theta), z as indices of the values of each site."""
         known = {
@@ -149,9 +126,7 @@ class Summation:
         totals = (jnp.sum(g.totals(w)) for g, w in zip(self.groups, weights, strict=True))
         return at - sum(totals, start=jnp.zeros(()))
 
-    def _weights(
-        self, group: Group, latents: Values, args: tuple[Any, ...], kwargs: Values
-    ) -> Array:
+    def _weights(self, group: Group, latents: Named, args: tuple[Any, ...], kwargs: Named) -> Array:
         """The log density of every row in every state, as the group arranges them."""
         weights = jnp.zeros((1,) * len(group.table))
         for reach, terms in group.by_reach.items():
@@ -163,21 +138,21 @@ class Summation:
         group: Group,
         reach: int,
         names: tuple[str, ...],
-        latents: Values,
+        latents: Named,
         args: tuple[Any, ...],
-        kwargs: Values,
+        kwargs: Named,
     ) -> Array:
         """The log density of terms of some reach: nothing that the others need is computed."""
         every = jnp.asarray(group.given(reach))
 
-        def total(states: Array, latents: Values) -> Array:
+        def total(states: Array, latents: Named) -> Array:
             terms = self.row_terms(group, names, states, latents, args, kwargs)
             return sum(terms.values(), start=jnp.zeros(group.rows))
 
         shapes = [site.shape for site in self.model.sites if site.name in names]
         each = sum(math.prod(shape) for shape in shapes)
 
-        def run(states: Array, latents: Values) -> Array:
+        def run(states: Array, latents: Named) -> Array:
             if len(states) * each <= MOST_NUMBERS:
                 return jax.vmap(lambda one: total(one, latents))(states)
             # A few states at a time, and again where the slope needs them: memory is what is short.
@@ -196,9 +171,9 @@ class Summation:
         group: Group,
         names: Sequence[str],
         states: Array,
-        latents: Values,
+        latents: Named,
         args: tuple[Any, ...],
-        kwargs: Values,
+        kwargs: Named,
     ) -> dict[str, Array]:
         """Some terms of a group, by site and row, where rows are in `states`."""
         given = Given({**self.first, **latents, **group.values(states)})

@@ -10,7 +10,7 @@ from lowerbound.result.evidence import k_threshold
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
-from lowerbound.trust.proposals import Effort, proposed
+from lowerbound.trust.proposals import Effort, nearest, telling
 from lowerbound.trust.weighing import Weighted, weighted
 
 ENOUGH, ROUNDS = 0.3, 5  # effective draws over all, and rounds of proposals to come to that
@@ -43,7 +43,7 @@ def resampled(view: Against, draws: int, seed: int, optima: Optima = ()) -> Impr
     if modes or found.k_hat > min(most, SURE_K) or found.size < ENOUGH * draws:
         rounds = (1024, 2048, *(draws for _ in range(ROUNDS)))
         effort = Effort(rounds=rounds, enough=ENOUGH * draws, light=SURE_K)
-        moved = proposed(view, drawn, found, seed, effort, modes)
+        moved = telling(nearest(view, drawn, found, seed, effort, modes))
         if moved is not None and (modes or _is_better(moved, found)):
             law = f"of {'Student laws' if modes else 'a Student law'} around the posterior"
             found, count = moved, moved.made

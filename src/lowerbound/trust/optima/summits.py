@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpyro.distributions import constraints
 
+from lowerbound.family.numerics.surrogate import Centred
 from lowerbound.result.verdicts import Drawn
 from lowerbound.trust.against import Against
 from lowerbound.trust.optima.relabelled import aligned
@@ -94,28 +95,18 @@ def _promising(slope: _Slope, starts: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Slope:
-    """log p where q is standard: u = centre + root z."""
+class _Slope(Centred):
+    """log p where q is standard, as a function of z: u = centre + axes z."""
 
     judge: Against
     centre: np.ndarray
-    root: np.ndarray
+    axes: np.ndarray
 
     def __call__(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = self.judge.target(self.out(z), few=True)
+        values, gradients = self.judge.target(self.outward(z), few=True)
         fine = np.isfinite(values) & np.isfinite(gradients).all(axis=1)
-        inner = np.where(fine[:, None], gradients, 0.0) @ self.root
+        inner = np.where(fine[:, None], gradients, 0.0) @ self.axes
         return np.where(fine, values, -np.inf), inner
-
-    def out(self, z: np.ndarray) -> np.ndarray:
-        """The vectors u of rows z."""
-        vectors: np.ndarray = self.centre + z @ self.root.T
-        return vectors
-
-    def inward(self, u: np.ndarray) -> np.ndarray:
-        """The rows z of vectors u."""
-        rows: np.ndarray = np.linalg.solve(self.root, (u - self.centre).T).T
-        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +254,7 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
             continue
         # Names and signs are free where images are as high; how high that of q is must be known.
         free = not ends.rested[0] or abs(ends.heights[i] - ends.heights[0]) < SAME
-        alike = _images(judge, slope.out(np.stack([home, z]))) if free else ()
+        alike = _images(judge, slope.outward(np.stack([home, z]))) if free else ()
         if alike is None:
             known.append(z)
         elif _beyond(slope, z, known):
@@ -271,7 +262,7 @@ def _judged(judge: Against, slope: _Slope, ends: _Ends, log_mass: float) -> tupl
             one = _summit(slope, ends, i, z - home, log_mass)
             root = None if one is None else _root(slope, z, ends.inverse[i])
             if one is not None and root is not None:
-                place = slope.out(z[None])[0]
+                place = slope.outward(z[None])[0]
                 found.append(replace(one, vector=place, root=root, mirrored=alike))
     return tuple(found)
 
@@ -282,8 +273,8 @@ def _is_near(z: np.ndarray, known: Sequence[np.ndarray]) -> bool:
 
 def _nearest_image(judge: Against, slope: _Slope, home: np.ndarray, z: np.ndarray) -> np.ndarray:
     """An end with the names of its components that come nearest to those of q."""
-    here, place = slope.out(np.stack([home, z]))
-    image = aligned(judge, here, place, np.sqrt((slope.root**2).sum(axis=1)))
+    here, place = slope.outward(np.stack([home, z]))
+    image = aligned(judge, here, place, np.sqrt((slope.axes**2).sum(axis=1)))
     return z if image is place else slope.inward(image[None])[0]
 
 
@@ -303,12 +294,12 @@ def _summit(slope: _Slope, ends: _Ends, i: int, way: np.ndarray, log_mass: float
     if root is None:
         return None
     mass = math.exp(min(_log_mass(ends.heights[i], root) - log_mass, 50.0))
-    sds = np.sqrt((slope.root**2).sum(axis=1))
-    far = float((np.abs(slope.root @ way) / sds).max())
+    sds = np.sqrt((slope.axes**2).sum(axis=1))
+    far = float((np.abs(slope.axes @ way) / sds).max())
     share = mass / (1.0 + mass)
     if share * far < SHIFTS and share * far**2 < WIDENS:
         return None
-    return Summit(slope.out(ends.z[i][None])[0], root, mass)
+    return Summit(slope.outward(ends.z[i][None])[0], root, mass)
 
 
 def _root(slope: _Slope, z: np.ndarray, inverse: np.ndarray) -> np.ndarray | None:
@@ -322,7 +313,7 @@ def _root(slope: _Slope, z: np.ndarray, inverse: np.ndarray) -> np.ndarray | Non
     slopes = slope(np.concatenate([z + steps, z - steps]))[1]
     bent = -(slopes[:dimension] - slopes[dimension:]) / (2 * h[:, None])
     try:
-        root = slope.root @ np.linalg.cholesky(np.linalg.inv(0.5 * (bent + bent.T)))
+        root = slope.axes @ np.linalg.cholesky(np.linalg.inv(0.5 * (bent + bent.T)))
         found: np.ndarray = np.linalg.cholesky(root @ root.T)
     except np.linalg.LinAlgError:
         return None

@@ -66,51 +66,54 @@ class OwnScales:
         """
         level, width = mean.copy(), sd.copy()
         for part, single in self.parts:
-            level[part], width[part] = _matched(
-                single, unit[:, part], weights, first[part], mean[part], sd[part]
-            )
+            goal = _Goal(single, unit[:, part], weights, mean[part], sd[part])
+            level[part], width[part] = goal.met_from(first[part])
         return level, width
 
 
-def _matched(
-    single: Map,
-    unit: np.ndarray,
-    weights: np.ndarray,
-    first: np.ndarray,
-    mean: np.ndarray,
-    sd: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Newton's steps in (a, log b) for the mean and the log of the sd."""
+@dataclass(frozen=True, eq=False)
+class _Goal:
+    """Means and sds that w is to have."""
 
-    def errors(a: np.ndarray, log_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values = np.asarray(single(a + np.exp(log_b) * unit), float)
-        centre = weights @ values
-        spread = np.sqrt(weights @ np.square(values - centre))
-        return (centre - mean) / sd, np.log(spread / sd)
+    single: Map
+    unit: np.ndarray
+    weights: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
 
-    h = 1e-5
-    slope = (np.asarray(single(first + h)) - np.asarray(single(first - h))) / (2 * h)
-    start = np.log(np.maximum(sd / np.abs(slope), 1e-300))
-    a, log_b = first.copy(), start.copy()
-    with np.errstate(all="ignore"):
-        for _ in range(STEPS):
+    def errors(self, a: np.ndarray, log_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the mean in sds, and of the log of the sd."""
+        values = np.asarray(self.single(a + np.exp(log_b) * self.unit), float)
+        centre = self.weights @ values
+        spread = np.sqrt(self.weights @ np.square(values - centre))
+        return (centre - self.mean) / self.sd, np.log(spread / self.sd)
+
+    def met_from(self, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Newton's steps in (a, log b) for the mean and the log of the sd."""
+        single, errors = self.single, self.errors
+        h = 1e-5
+        slope = (np.asarray(single(first + h)) - np.asarray(single(first - h))) / (2 * h)
+        start = np.log(np.maximum(self.sd / np.abs(slope), 1e-300))
+        a, log_b = first.copy(), start.copy()
+        with np.errstate(all="ignore"):
+            for _ in range(STEPS):
+                shift, spread = errors(a, log_b)
+                if max(np.abs(shift).max(initial=0), np.abs(spread).max(initial=0)) < CLOSE:
+                    break
+                b = np.exp(log_b)
+                by_a = [
+                    (p - q) / (2 * h)
+                    for p, q in zip(errors(a + h * b, log_b), errors(a - h * b, log_b), strict=True)
+                ]
+                by_b = [
+                    (p - q) / (2 * h)
+                    for p, q in zip(errors(a, log_b + h), errors(a, log_b - h), strict=True)
+                ]
+                volume = by_a[0] * by_b[1] - by_a[1] * by_b[0]
+                move = -(by_b[1] * shift - by_b[0] * spread) / volume
+                widen = -(by_a[0] * spread - by_a[1] * shift) / volume
+                longest = np.maximum(np.maximum(np.abs(move), np.abs(widen)) / LONGEST, 1.0)
+                a, log_b = a + move * b / longest, log_b + widen / longest
             shift, spread = errors(a, log_b)
-            if max(np.abs(shift).max(initial=0), np.abs(spread).max(initial=0)) < CLOSE:
-                break
-            b = np.exp(log_b)
-            by_a = [
-                (p - q) / (2 * h)
-                for p, q in zip(errors(a + h * b, log_b), errors(a - h * b, log_b), strict=True)
-            ]
-            by_b = [
-                (p - q) / (2 * h)
-                for p, q in zip(errors(a, log_b + h), errors(a, log_b - h), strict=True)
-            ]
-            volume = by_a[0] * by_b[1] - by_a[1] * by_b[0]
-            move = -(by_b[1] * shift - by_b[0] * spread) / volume
-            widen = -(by_a[0] * spread - by_a[1] * shift) / volume
-            longest = np.maximum(np.maximum(np.abs(move), np.abs(widen)) / LONGEST, 1.0)
-            a, log_b = a + move * b / longest, log_b + widen / longest
-        shift, spread = errors(a, log_b)
-        fine = (np.abs(shift) < 1e-3) & (np.abs(spread) < 1e-3)
-    return np.where(fine, a, first), np.exp(np.where(fine, log_b, start))
+            fine = (np.abs(shift) < 1e-3) & (np.abs(spread) < 1e-3)
+        return np.where(fine, a, first), np.exp(np.where(fine, log_b, start))
