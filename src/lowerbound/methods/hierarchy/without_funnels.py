@@ -20,6 +20,7 @@ from lowerbound.family.numerics.relative import Relative, relative_of
 from lowerbound.methods.gaussian.centring import location_scale_sites
 from lowerbound.methods.hierarchy.summits.uphill import Summit
 from lowerbound.rewrite.coordinates import Coordinates
+from lowerbound.rewrite.noncentred import LOCATION_SCALE
 
 LITTLE = 0.05  # of the curvature of the prior, that does not matter
 
@@ -27,9 +28,10 @@ LITTLE = 0.05  # of the curvature of the prior, that does not matter
 def relative_for(coordinates: Coordinates, theta: Sequence[str]) -> Relative | None:
     """How numbers of theta are told relative to others; None where no scale of one is another."""
     model = coordinates.program()
-    found = location_scale_sites(model)
-    names = [name for name in theta if found.get(name, {"scale": False})["scale"]]
-    if not names or len(theta) < 2:
+    names = [name for name in theta[1:] if model.latent[name].distribution in LOCATION_SCALE]
+    found = location_scale_sites(model) if names else {}
+    names = [name for name in names if found.get(name, {"scale": False})["scale"]]
+    if not names:
         return None
     lengths = [int(np.prod(coordinates.shapes[name], dtype=int)) for name in theta]
     begins = np.cumsum([0, *lengths])
