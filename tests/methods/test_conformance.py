@@ -19,7 +19,7 @@ import lowerbound as lb
 from lowerbound.errors import ArgumentError, LowerboundError
 from lowerbound.trust.judging import judged
 from tests.methods.fitted import DRAWS, SEED, Calls, drawn, explained, fitted, predicted, run
-from tests.methods.table import over
+from tests.methods.table import WAYS, over
 
 SEEDS = (0, 1)
 ERRORS = 5.0
@@ -378,12 +378,21 @@ def test_to_arviz(way):
 def test_a_saved_fit_is_the_same(way, tmp_path):
     fit, example = fitted(way).fit, way.example
     fit.save(tmp_path / "fit.lb")
-    loaded = lb.load(tmp_path / "fit.lb", example.model, **example.call)
+    data = fit.call.kwargs if example.streamed else example.call  # some rows, for the rest
+    loaded = lb.load(tmp_path / "fit.lb", example.model, **data)
     assert_same(loaded, fit)
     draws, others = loaded.sample(DRAWS, seed=1), drawn(way, 1)
     assert draws.keys() == others.keys()
     for site in others:
         np.testing.assert_array_equal(draws[site], others[site])
+
+
+def test_a_stream_is_as_good_as_no_data(tmp_path):
+    way = next(way for way in WAYS if way.example.streamed)
+    fitted(way).fit.save(tmp_path / "fit.lb")
+    loaded = lb.load(tmp_path / "fit.lb", way.example.model, **way.example.call)
+    assert not loaded.has_data
+    assert_same(loaded, fitted(way).fit)
 
 
 @over("saves alone")

@@ -20,6 +20,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.family.variational import Variational
 from lowerbound.model import Model, trace_model
+from lowerbound.model.inputs.leaves import Column
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.fitted import Call, Fit
 from lowerbound.result.latent_records import finite_values
@@ -110,7 +111,8 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
 
     The file holds the posterior but not the data. `args` and `kwargs` are the data and settings
     that the fit was made with: give them to use what needs the old rows (deterministic sites,
-    replicated data); without them everything else works, on new data too.
+    replicated data); without them everything else works, on new data too. A stream is as good as
+    none: of its rows pass some as arrays.
 
     `coin` is the program in the example of `lb.fit`, `y` its data.
 
@@ -126,7 +128,8 @@ def load(path: str | os.PathLike[str], model: Callable[..., Any], *args: Any, **
         raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise KIND.damaged(path, f"its record does not fit together ({error})") from error
-    if not args and not kwargs:
+    streamed = any(isinstance(leaf, Column) for leaf in jax.tree.leaves((args, kwargs)))
+    if streamed or not (args or kwargs):  # rows that come in batches are not kept by a fit
         _check_centred(path, fit)
         return fit
     sites = document["sites"]

@@ -280,6 +280,7 @@ def predictive_draws(
     def run(value: Mapping[str, Array], key: Array, sight: Sight) -> dict[str, Array]:
         args, kwargs = arguments.call({**data, **arguments.seen(sight.names)})
         free = numpyro.handlers.seed(Unobserved(function), jax.random.key(0))
+        free = numpyro.handlers.substitute(free, substitute_fn=partial(_of_its_shape, value))
         program = numpyro.handlers.substitute(Unobserved(function), data=dict(value))
         with sight.mode():
             traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
@@ -310,6 +311,14 @@ def predictive_draws(
 
     with numpyro.validation_enabled(False):
         return some_sight(every, tuple(data))[0]
+
+
+def _of_its_shape(known: Mapping[str, Array], message: Message) -> Array | None:
+    """A value of the shape that the program asks for, whether or not its law can be drawn from."""
+    if message["type"] != "sample" or message["name"] not in known:
+        return None
+    shape = message["fn"].shape(message["kwargs"].get("sample_shape", ()))
+    return jnp.zeros(shape, known[message["name"]].dtype)
 
 
 def _values(program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
