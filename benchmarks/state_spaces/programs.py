@@ -353,6 +353,81 @@ def seasonal_data(steps: int) -> np.ndarray:
     return level + np.resize([1.0, -0.5, -1.5, 1.0], steps) + rng.normal(size=steps)
 
 
+# --------------------------------- a level and a cycle; kept aside while constants were set
+
+
+def cycle_parameters() -> tuple[Any, ...]:
+    rho = numpyro.sample("rho", dist.Beta(5.0, 1.0))
+    turn = numpyro.sample("turn", dist.Uniform(0.1, 1.5))
+    return rho, turn, half("s"), half("q"), half("r")
+
+
+def cycle(y: Any) -> None:
+    """A level that walks, and a cycle of unknown length and damping."""
+    rho, turn, s, q, r = cycle_parameters()
+    cos, sin = rho * jnp.cos(turn), rho * jnp.sin(turn)
+
+    def step(state: Any, y: Any) -> tuple[Any, None]:
+        z, a, b = state
+        z = numpyro.sample("z", dist.Normal(z, q))
+        a, b = (
+            numpyro.sample("a", dist.Normal(cos * a + sin * b, s)),
+            numpyro.sample("b", dist.Normal(cos * b - sin * a, s)),
+        )
+        numpyro.sample("y", dist.Normal(z + a, r), obs=y)
+        return (z, a, b), None
+
+    scan(step, (0.0, 0.0, 0.0), y)
+
+
+def cycle_filtered(y: Any) -> None:
+    rho, turn, s, q, r = cycle_parameters()
+    cos, sin = rho * jnp.cos(turn), rho * jnp.sin(turn)
+    A = jnp.eye(3).at[1, 1].set(cos).at[2, 2].set(cos)
+    A = A.at[1, 2].set(sin).at[2, 1].set(-sin)
+    Q = jnp.diag(jnp.stack([q**2, s**2, s**2]))
+    C = jnp.array([[1.0, 1.0, 0.0]])
+    space = StateSpace(A, Q, C, r**2 * jnp.ones(1), jnp.zeros(3), jnp.zeros((3, 3)))
+    marginal(space, jnp.asarray(y)[:, None])
+
+
+# --------------------------------- one factor and series of their own memory; kept aside too
+
+
+def common_parameters(n: int) -> tuple[Any, ...]:
+    first = half("first")
+    others = entries("others", n - 1, scale=1.0)
+    C = jnp.concatenate([first[None], others])
+    phi = numpyro.sample("phi", dist.Uniform(-1.0, 1.0))
+    rho = numpyro.sample("rho", dist.Normal(0.0, 0.5).expand([n]).to_event(1))
+    return C, phi, rho, half("s", 1.0, n)
+
+
+def common(y: Any) -> None:
+    """A common factor and autoregressive parts of each series, measured with little noise."""
+    n = y.shape[1]
+    C, phi, rho, s = common_parameters(n)
+
+    def step(state: Any, y: Any) -> tuple[Any, None]:
+        f, u = state
+        f = numpyro.sample("f", dist.Normal(phi * f, 1.0))
+        u = numpyro.sample("u", dist.Normal(rho * u, s).to_event(1))
+        numpyro.sample("y", dist.Normal(C * f + u, 0.2).to_event(1), obs=y)
+        return (f, u), None
+
+    scan(step, (0.0, jnp.zeros(n)), y)
+
+
+def common_filtered(y: Any) -> None:
+    n = y.shape[1]
+    C, phi, rho, s = common_parameters(n)
+    A = jnp.diag(jnp.concatenate([phi[None], rho]))
+    Q = jnp.diag(jnp.concatenate([jnp.ones(1), s**2]))
+    loadings = jnp.concatenate([C[:, None], jnp.eye(n)], axis=1)
+    still = jnp.zeros(n + 1), jnp.zeros((n + 1, n + 1))
+    marginal(StateSpace(A, Q, loadings, 0.04 * jnp.ones(n), *still), y)
+
+
 # --------------------------------------------------------------------------------------- the table
 
 
@@ -383,6 +458,20 @@ def _ar2_data(steps: int) -> np.ndarray:
     return simulated(space, steps, 2)[:, 0]
 
 
+def _cycle_data(steps: int) -> np.ndarray:
+    cos, sin = 0.95 * np.cos(0.5), 0.95 * np.sin(0.5)
+    A = np.array([[1.0, 0.0, 0.0], [0.0, cos, sin], [0.0, -sin, cos]])
+    Q, C = np.diag([0.02, 0.1, 0.1]), np.array([[1.0, 1.0, 0.0]])
+    space = StateSpace(A, Q, C, 0.1 * np.ones(1), np.zeros(3), np.zeros((3, 3)))
+    return simulated(space, steps, 9)[:, 0]
+
+
+def _common_data(steps: int) -> np.ndarray:
+    C = np.concatenate([np.array([[1.0], [0.7], [-0.8]]), np.eye(3)], axis=1)
+    A, Q = np.diag([0.8, 0.5, 0.2, -0.3]), np.diag([1.0, 0.3, 0.3, 0.5])
+    return simulated(StateSpace(A, Q, C, 0.04 * np.ones(3), np.zeros(4), np.eye(4)), steps, 10)
+
+
 LOADINGS = np.array([[1.0, 0.0], [0.4, 0.8], [-0.6, 0.5], [0.7, -0.4], [0.2, 0.9], [0.9, 0.3]])
 
 
@@ -402,4 +491,6 @@ def programs() -> dict[str, Program]:
         "volatility": Program(volatility, (volatility_data(500),)),
         "robust": Program(robust, robust_data(300)),
         "seasonal": Program(seasonal, (seasonal_data(1000),), seasonal_filtered),
+        "cycle": Program(cycle, (_cycle_data(200),), cycle_filtered),
+        "common": Program(common, (_common_data(120),), common_filtered),
     }

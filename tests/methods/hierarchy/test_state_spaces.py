@@ -117,8 +117,8 @@ def test_eased_scales_have_the_slopes_of_their_values_and_an_inverse():
     found = surface(var, Y)
     eased = Eased.of(found, found.predictors, np.full(7, -0.4))
     assert eased.scales.tolist() == [False] * 4 + [True] * 3
-    u = np.array([0.1, -0.2, 0.3, 0.4, -1.5, 0.2, 2.0])
-    np.testing.assert_allclose(eased.inward(eased.outward(u)), u, atol=1e-9)
+    u = np.array([0.1, -0.2, 0.3, 0.4, -0.5, 0.2, 2.0])
+    np.testing.assert_allclose(eased.inward(eased.outward(u)), eased.positive(u), atol=1e-12)
     here = eased(u, (), True)
     for number in range(7):
         away = 1e-5 * np.eye(7)[number]

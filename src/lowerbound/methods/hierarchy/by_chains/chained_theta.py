@@ -65,8 +65,7 @@ class Chained:
     @cached_property
     def mixed(self) -> Mixing:
         """How well the chains agree, on numbers of theta and on their squares."""
-        draws, one = self.chains.draws, self.surface.predictors
-        draws = draws * self._folded
+        draws, one = self.folded, self.surface.predictors
         centre = draws.mean(axis=(0, 1))
         names = [
             name if one.length(name) == 1 else f"{name}[{number}]"
@@ -77,17 +76,16 @@ class Chained:
         return mixing(both, lambda number: names[number % len(names)])
 
     @property
-    def _folded(self) -> np.ndarray:
-        """Signs (c, n, k) that bring draws to the side of the first, where no side is told.
+    def folded(self) -> np.ndarray:
+        """The draws (c, n, k) with positive scales, on the side of the first where none is told.
 
         Chains may cross from one side to the other, which says nothing of how well they mix.
         """
-        draws = self.chains.draws
-        found = np.ones_like(draws)
+        draws = self.eased.positive(self.chains.draws)
         for _, signs in self.signs:
             way = np.where(signs < 0.0, draws[0, 0], 0.0)
-            found = np.where((draws @ way < 0.0)[..., None], found * signs, found)
-        return found
+            draws = np.where((draws @ way < 0.0)[..., None], draws * signs, draws)
+        return draws
 
     @property
     def enough(self) -> bool:
@@ -110,8 +108,8 @@ class Chained:
 def can_be_chained(surface: AnySurface) -> bool:
     """Whether chains over theta have the posterior, and slopes cost little.
 
-    z is then Gaussian given theta, and in one piece, as a series is: of many pieces theta is often
-    known up to turns alone, which chains would follow round and round.
+    z is then Gaussian given theta, along a band, and in one piece, as a series is: of many pieces
+    theta is often known up to turns alone, which chains would follow round and round.
     """
     one, pattern = surface.predictors, surface.pattern
     real = not one.straight and all(map(one.is_real, one.z))
@@ -120,7 +118,7 @@ def can_be_chained(surface: AnySurface) -> bool:
     entries = np.ones(len(pattern.rows))
     graph = coo_array((entries, (pattern.rows, pattern.columns)), (one.size, one.size))
     labels = connected_components(graph, directed=False)[1]
-    return bool(2 * np.bincount(labels).max() > one.size)
+    return bool(2 * np.bincount(labels).max() > one.size) and layout(surface) is not None
 
 
 def chained(
@@ -214,10 +212,17 @@ def answered(place: Chained, trace: Trace, stop: Stop, seed: int) -> Answer:
     values = completed(place.surface, t, seed)
     count = len(next(iter(values.values())))
     weights = np.full(count, 1.0 / count)
-    folded = chains.draws * place._folded
-    evidence, error = log_evidence(place.slopes, folded, chains.values, place.mixed.size, BRIDGED)
+
+    def on_one_side(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = place.slopes(u)
+        return np.where((u == place.eased.positive(u)).all(axis=1), values, -math.inf), slopes
+
+    known = chains.values, place.mixed.size, BRIDGED
+    evidence, error = log_evidence(on_one_side, place.folded, *known)
     evidence += math.log(2.0) * len(place.signs)  # of which the chains have seen one side
-    notes = (f"{', '.join(one.theta)} by {place}; {', '.join(one.z)} exactly, given each draw.",)
+    notes: tuple[str, ...] = (
+        f"{', '.join(one.theta)} by {place}. The other sites exactly, given each draw.",
+    )
     said = ""
     if place.signs:
         names = ", ".join(name for name, _ in place.signs)

@@ -1,8 +1,9 @@
-"""Coordinates in which the logarithm of a scale has no long tail.
+"""Coordinates in which a scale that may be nearly zero has no long tail: both signs of it.
 
-Where data say no more of a scale than that it is small, the density of its logarithm x falls like
-exp(x): chains cross such a tail slowly, and curves through points miss it. With x = m + u -
-log(1 + exp(-u))^2 / 2 it falls like a normal law of u; far above m, x is m + u.
+Where data say no more of a scale than that it is small, its density is flat down to zero, and that
+of its logarithm has a tail that chains cross slowly. Log p knows scales by their squares: with
+scale = m |u| it is a smooth and even function of u, a chain may pass through zero, and |u| has the
+law of the scale.
 """
 
 from __future__ import annotations
@@ -17,13 +18,10 @@ from numpyro.distributions.transforms import ExpTransform
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved, Surface
 
-HALVINGS = 100
-FAR = 1e4  # beyond the logarithm of any number
-
 
 @dataclass(frozen=True, eq=False)
 class Eased:
-    """L as a function of u. scales: (k,), which of t are logarithms. middle: (k,), m of these."""
+    """L as a function of u. scales: (k,), which of t are logarithms. middle: (k,), their log m."""
 
     surface: Surface
     scales: np.ndarray
@@ -31,7 +29,7 @@ class Eased:
 
     @classmethod
     def of(cls, surface: Surface, predictors: Predictors, middle: np.ndarray) -> Eased:
-        """The surface of a program, eased around some t, as that of the medians of priors."""
+        """The surface of a program; scales in units of those at some t, as medians of priors."""
         parts = [
             np.full(predictors.length(site), _is_logarithm(predictors.coordinates.transform(site)))
             for site in predictors.theta
@@ -40,18 +38,19 @@ class Eased:
 
     def outward(self, u: np.ndarray) -> np.ndarray:
         """The t of rows of u, or of one."""
-        bent: np.ndarray = np.where(self.scales, self.middle + _eased(u), u)
+        size = np.where(self.scales, abs(u), 1.0)
+        with np.errstate(divide="ignore"):
+            bent: np.ndarray = np.where(self.scales, self.middle + np.log(size), u)
         return bent
 
     def inward(self, t: np.ndarray) -> np.ndarray:
-        """The u of rows of t, or of one: by halving, as the map has no inverse in closed form."""
-        wanted = np.where(self.scales, t - self.middle, 0.0)
-        low, high = np.full_like(wanted, -np.sqrt(2.0 * FAR)), np.full_like(wanted, FAR)
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            below = _eased(middle) < wanted
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        found: np.ndarray = np.where(self.scales, 0.5 * (low + high), t)
+        """The u of rows of t, or of one, with positive scales."""
+        found: np.ndarray = np.where(self.scales, np.exp(t - self.middle), t)
+        return found
+
+    def positive(self, u: np.ndarray) -> np.ndarray:
+        """The same law with positive scales."""
+        found: np.ndarray = np.where(self.scales, abs(u), u)
         return found
 
     def __call__(self, u: np.ndarray, starts: Sequence[Solved], slope: bool) -> Solved | None:
@@ -67,16 +66,11 @@ class Eased:
         self, u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None
     ) -> tuple[np.ndarray, Any]:
         """L of u and its slopes, at one u or at rows of them, from those of t."""
-        below, share = np.logaddexp(0.0, -u), 1.0 / (1.0 + np.exp(np.clip(u, -500.0, 500.0)))
-        stretch = np.where(self.scales, 1.0 + below * share, 1.0)
-        bend = np.where(self.scales, -share * (share + below * (1.0 - share)), 0.0)
-        by_u = None if slopes is None else slopes * stretch + bend / stretch
-        return values + np.log(stretch).sum(axis=-1), by_u
-
-
-def _eased(u: np.ndarray) -> np.ndarray:
-    moved: np.ndarray = u - 0.5 * np.logaddexp(0.0, -u) ** 2
-    return moved
+        size = np.where(self.scales, u, 1.0)
+        by_u = None
+        if slopes is not None:
+            by_u = np.where(self.scales, (slopes - 1.0) / size, slopes)
+        return values - np.log(abs(size)).sum(axis=-1), by_u
 
 
 def _is_logarithm(transform: Any) -> bool:

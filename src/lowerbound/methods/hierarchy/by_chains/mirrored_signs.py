@@ -24,14 +24,14 @@ def mirrored(surface: Surface, top: Solved, one: Predictors) -> list[tuple[str, 
         if not one.is_real(name) or not len(own):
             continue
         shape = one.coordinates.shapes[name]
-        whole = _turned(surface, top, own)
-        if whole is not None:
-            found.append((f"'{name}'", whole))
+        columns: list[tuple[str, np.ndarray]] = []
         if len(shape) == 2 and 1 < shape[1] <= MOST_COLUMNS:
             for column, some in enumerate(own.reshape(shape).T):
                 signs = _turned(surface, top, some)
                 if signs is not None:
-                    found.append((f"'{name}'[:, {column}]", signs))
+                    columns.append((f"'{name}'[:, {column}]", signs))
+        whole = None if columns else _turned(surface, top, own)
+        found += columns if whole is None else [(f"'{name}'", whole)]
     return found
 
 

@@ -19,9 +19,11 @@ Slopes = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 CHAINS = 4
 SPREADS = 1.0, 0.5, 0.2, 0.05  # of the axes, around a summit
 WARM, STEADY = (30, 60), 40  # draws of each chain before the metric is looked at again, and after
-ACCEPTED = 0.96  # the share of trajectories: steps are short, as the ends of scales are steep
-LENGTHS = 1.0, 2.2  # of trajectories, where the law has a variance of one
-MOST_STEPS = 40  # of a trajectory
+ACCEPTED = 0.9  # the share of trajectories: the ends of scales are steep
+# Of trajectories, where the law has a variance of one: a quarter of a turn, and longer ones, which
+# go down a tail and come back.
+LENGTHS = 1.0, 4.0
+MOST_STEPS = 60  # of a trajectory
 WILD = 50.0  # nats of energy that a trajectory has lost or won when it has diverged
 RATE, STABLE, FORGETS = 0.05, 10.0, 0.75  # of the adaptation of steps
 
@@ -92,7 +94,8 @@ class _Walking:
         """One draw of every chain, all of as many steps; the mean probability of acceptance."""
         momentum = self.rng.normal(size=self.u.shape)
         before = self.values - 0.5 * (momentum**2).sum(axis=1)
-        count = min(max(1, round(self.rng.uniform(*LENGTHS) / size)), MOST_STEPS)
+        length = math.exp(self.rng.uniform(*np.log(LENGTHS)))
+        count = min(max(1, round(length / size)), MOST_STEPS)
         u, values, by_u = self.u, self.values, self.by_u
         for _ in range(count):
             momentum = momentum + 0.5 * size * (by_u @ self.root)
