@@ -215,9 +215,9 @@ class Hierarchy(Walking[Found | Chained]):
         bound, stop = integral.log_evidence, self._stop(integral)
         if self._is_cheap and isinstance(self.surface, GivenHyperparameters):
             integral = with_remainders(self.surface, integral)
-        end = Standing(Found(self.surface, integral, bound), bound, stop)
-        yield end
-        return end
+        done = Standing(Found(self.surface, integral, bound), bound, stop)
+        yield done
+        return done
 
     def _poor(self, error: LowerboundError) -> PoorIntegralError:
         return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))

@@ -90,7 +90,7 @@ class Chained:
     @property
     def enough(self) -> bool:
         """Whether more draws would tell hardly more."""
-        return self.mixed.size >= ENOUGH and self.mixed.rhat <= AGREED
+        return self.mixed.size >= ENOUGH and self.mixed.rhat <= AGREED and not self.flaw
 
     @property
     def flaw(self) -> str:

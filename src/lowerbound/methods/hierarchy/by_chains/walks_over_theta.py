@@ -24,6 +24,7 @@ ACCEPTED = 0.9  # the share of trajectories: the ends of scales are steep
 # go down a tail and come back.
 LENGTHS = 1.0, 4.0
 MOST_STEPS = 60  # of a trajectory
+DIVERGING, SHORTER = 0.005, 0.6  # share of trajectories, from which on steps are so much shorter
 WILD = 50.0  # nats of energy that a trajectory has lost or won when it has diverged
 RATE, STABLE, FORGETS = 0.05, 10.0, 0.75  # of the adaptation of steps
 
@@ -150,8 +151,11 @@ def walked(
             walking.root = _root(some, walking.root)
     first, walking.diverged = len(walking.history), 0
     while True:
+        before = walking.diverged
         for _ in range(draws):
             walking.round(size * rng.uniform(0.85, 1.15))
+        if walking.diverged - before > DIVERGING * draws * CHAINS:
+            size *= SHORTER
         yield Chains(
             np.stack(walking.history[first:], axis=1),
             np.stack(walking.known[first:], axis=1),
