@@ -200,6 +200,6 @@ def test_many_entries_of_a_matrix_are_gone_over_by_chains():
         warnings.simplefilter("ignore")
         fit = lb.fit(var, y + 0.5 * rng.normal(size=y.shape), progress=False)
     assert "Hamiltonian chains" in "\n".join(fit.plan.ladder)
-    assert fit.verdict.trust in ("all", "nothing")
-    assert "chains over A, q, r agree" in str(fit.verdict) or fit.verdict.trust == "nothing"
+    assert fit.converged
+    assert "chains over A, q, r agree" in str(fit.answer.verdict)
     assert fit.sample(10)["z"].shape == (10, 60, 5)
