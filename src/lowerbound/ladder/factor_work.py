@@ -16,7 +16,11 @@ from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.given_scalars import Given
-from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.by_chains.banded_elimination import layout
+from lowerbound.methods.hierarchy.by_chains.chained_theta import COMPLETED
+from lowerbound.methods.hierarchy.by_chains.walks_over_theta import CHAINS
+from lowerbound.methods.hierarchy.hierarchies import Hierarchy, predictors_for, surface_for
+from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
@@ -40,6 +44,9 @@ MANY_ROWS: Final = 8192
 CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number, along and around
 SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
 NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
+# Of chains: operations of what is compiled, times that slopes are asked for, and numbers of a pass
+# over one block, and over its products.
+ELIMINATED, CALLS, PASSED, CUBED = 3000.0, 5000, 25_000, 50
 LOOKED_AT = 40_000  # places where it is seen what a Gaussian leaves of terms that meet
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 
@@ -111,6 +118,8 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
     found = predictors_for(counted.problem, tuple(method.sites or ()))
     surface = surface_for(counted.problem, found)
+    if found.theta and Hierarchy(counted.problem, method).chained_at_once:
+        return _chains(surface)
     points = method.points or POINTS * found.dimension
     solved = CLIMBED + ALONG * found.dimension + points if found.theta else 1
     steps = 1 if found.is_quadratic else NEWTON
@@ -127,6 +136,18 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     operations = max(counted.operations, len(found.parts.flat.operations))
     work = Work(900.0 + 3 * operations, solved * each + left, flops, held)
     return work if found.is_quadratic else counted.judged(work)
+
+
+def _chains(surface: AnySurface) -> Work:
+    """Hyperparameters by chains: slopes of several at once, z eliminated along a band."""
+    found, one = layout(surface), surface.predictors
+    operations = ELIMINATED + 3.0 * len(one.parts.flat.operations)
+    held = 8.0 * COMPLETED * 4 * one.size
+    drawn = COMPLETED * SOLVED
+    if found is None:
+        return Work(operations, CALLS * CHAINS * SOLVED + drawn, 0.0, held)
+    each = found.blocks * (PASSED + CUBED * float(found.width) ** 3)
+    return Work(operations, CALLS * each + drawn, 0.0, held)
 
 
 def summed_over(counted: Counted, _: Enumeration) -> Work:

@@ -20,7 +20,9 @@ from lowerbound.ladder.case import Case, Tried, listed
 from lowerbound.ladder.scalars import sets_of_scalars
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters, size_of
-from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.by_chains.chained_theta import can_be_chained
+from lowerbound.methods.hierarchy.finding_theta import MOST
+from lowerbound.methods.hierarchy.hierarchies import Hierarchy, predictors_for, surface_for
 from lowerbound.methods.hierarchy.identified import confounded, flat_sites
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -112,13 +114,19 @@ def _tried(case: Case, name: str, found: Predictors, sites: Sequence[str] = ()) 
     if _as_well_together(case, found):
         reason = f"all {found.size + found.dimension} numbers together are a small Gaussian"
         return case.tried(name, f"{reason}, where rows need sums over several predictors each")
-    surface_for(case.problem, found)
+    surface = surface_for(case.problem, found)
+    if found.dimension > MOST and not can_be_chained(surface):
+        numbers = f"{found.dimension} numbers of {listed(found.theta)}"
+        return case.tried(name, f"{numbers} are too many to be integrated")
     how = "exactly" if found.is_quadratic else "by quadrature"
+    method = Integrated(sites=tuple(sites) or None)
+    at_once = Hierarchy(case.problem, method).chained_at_once
+    over = "by Hamiltonian chains" if at_once else "over points"
     return case.tried(
         name,
-        f"{found.dimension} numbers of {listed(found.theta)} over points; given these, a Gaussian "
+        f"{found.dimension} numbers of {listed(found.theta)} {over}; given these, a Gaussian "
         f"of {found.size} numbers with a sparse precision, {how}",
-        Integrated(sites=tuple(sites) or None),
+        method,
     )
 
 

@@ -74,6 +74,8 @@ def judged(fit: Fit, took: float, model: Model | None = None, rows: Rows | None 
     """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
     if fit.answer.exact:
         return EXACT
+    if fit.answer.verdict is not None:
+        return fit.answer.verdict
     if not fit.sites:
         return Verdict("all", "there is nothing to infer")
     if took > LONG and not fit.converged:
@@ -94,6 +96,8 @@ def judged_within(fit: Fit, draws: int, seconds: float) -> Verdict:
     """The verdict by fresh draws of q and work of about so many seconds."""
     if fit.answer.exact:
         return EXACT
+    if fit.answer.verdict is not None:
+        return fit.answer.verdict
     with np.errstate(all="ignore"), one_thread():
         return concluded(fit, *compared(fit, draws, seconds))
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import constraints
 from scipy.sparse import csc_array, csr_array
@@ -19,7 +17,6 @@ from scipy.sparse.linalg import splu
 from lowerbound.compiled import Kept, abreast, quickly, traced
 from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoPredictorsError
-from lowerbound.family.numerics.relative import Relative
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -28,15 +25,17 @@ from lowerbound.methods.hierarchy.reading.plain_terms import in_plain_terms
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.reading.recurring.levels import NoLevelsError, Places, in_levels
 from lowerbound.methods.hierarchy.reading.splitting import split
-from lowerbound.methods.hierarchy.without_funnels import relative_for
+from lowerbound.methods.hierarchy.without_funnels import density_in, relative_for
 from lowerbound.model import Model
 from lowerbound.model.dependence import digest
 from lowerbound.rewrite.coordinates import Coordinates
 
 MOST = 24  # numbers of theta
+BY_CHAINS = 100  # the same, where many others are Gaussian given them: chains go over these
 NEAR = 1.0  # a bound that a coefficient may well be close to
 FEW = 6  # numbers of theta, with those of sites that have such bounds
 SMALL = 3  # numbers of a site with bounds that is integrated rather than bent
+MANY = 4  # times as many numbers of z as of theta, where z is Gaussian given theta
 _programs: Kept[dict[object, Any]] = Kept(16)  # what equal programs share, with whatever data
 
 
@@ -79,12 +78,26 @@ class _Reading:
                 changed = roles.without(error)
                 more = math.inf if changed is None else changed.numbers(changed.theta)
                 if more > roles.numbers(roles.theta) + SMALL:
-                    joined = _joined(self, roles)
+                    joined = self._exactly(changed) or _joined(self, roles)
                     if joined is not None:
                         return joined
                 if changed is None:
                     raise
                 roles = changed
+
+    def _exactly(self, roles: _Roles | None) -> Predictors | None:
+        """The predictors of many numbers that are Gaussian given few others; None without such.
+
+        Matrices and scales of a state space, for one: given them, no sum over predictors is needed.
+        """
+        while roles is not None and roles.numbers(roles.z) > MANY * roles.numbers(roles.theta):
+            try:
+                found = _split(self, roles)
+            except NoPredictorsError as error:
+                roles = roles.without(error, BY_CHAINS)
+                continue
+            return found if found.is_quadratic else None
+        return None
 
 
 def _joined(reading: _Reading, roles: _Roles) -> Predictors | None:
@@ -158,17 +171,20 @@ class _Roles:
         shapes = self.coordinates.shapes
         return sum(int(np.prod(shapes[name], dtype=int)) for name in sites)
 
-    def without(self, error: NoPredictorsError) -> _Roles | None:
-        """What is left to try: sites with bounds in the way are bent, or else given."""
+    def without(self, error: NoPredictorsError, most: int = MOST) -> _Roles | None:
+        """What is left to try: sites with bounds in the way are bent, or else given.
+
+        most: numbers that may be given.
+        """
         met = set(error.meeting) or set(self.z)
         wrong = self.straight & met
         if wrong:
-            few = self.numbers(self.theta) + self.numbers(wrong) <= MOST
+            few = self.numbers(self.theta) + self.numbers(wrong) <= most
             small = {name for name in wrong if few and self.numbers([name]) <= SMALL}
             bent = self.bent | (wrong - small)
             return self._with(self.straight - wrong, bent, (*self.theta, *small))
         wrong = self.bent & met
-        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= MOST:
+        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= most:
             return self._with(self.straight, self.bent - wrong, (*self.theta, *wrong))
         if error.sites:
             return self._with(self.straight, self.bent, (*self.theta, *error.sites))
@@ -207,30 +223,18 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     """The predictors of a program with these roles, of which so many may meet."""
     model = reading.model
     coordinates, theta, z = roles.coordinates, roles.theta, roles.z
-    if roles.numbers(theta) > MOST:
-        what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
-        raise NoPredictorsError(f"{what} are too many to be integrated")
+    most = BY_CHAINS if together == 1 else MOST
+    what = f"{roles.numbers(theta)} numbers of {_listed(theta)} are too many to be integrated"
+    if roles.numbers(theta) > most:
+        raise NoPredictorsError(what)
     if not z:
         raise NoPredictorsError("no site is left given these")
     names = sorted(model.arguments.data)
     leaves = tuple(np.asarray(model.arguments.data[name]) for name in names)
-    relative = relative_for(coordinates, theta)
+    relative = relative_for(coordinates, theta) if roles.numbers(theta) <= MOST else None
     if relative is not None:
         leaves += tuple(relative.arrays().values())
-
-    def density(*inputs: Any) -> Array:
-        sites = dict(zip((*theta, *z), inputs, strict=False))
-        data = dict(zip(names, inputs[len(sites) :], strict=False))
-        if relative is None:
-            return coordinates.log_density_at(sites, data)
-        own = Relative(*inputs[len(sites) + len(data) :])
-        r = jnp.concatenate([jnp.ravel(sites[name]) for name in theta])
-        t = own.outward(r, relative.depth)
-        ends = np.cumsum([sites[name].size for name in theta])
-        for name, part in zip(theta, jnp.split(t, ends[:-1]), strict=True):
-            sites[name] = part.reshape(sites[name].shape)
-        return jnp.asarray(coordinates.log_density_at(sites, data) + own.log_volume(t))
-
+    density = density_in(coordinates, theta, z, names, relative)
     shapes = [np.zeros(coordinates.shapes[name]) for name in (*theta, *z)]
     written = abreast(traced(density)(*shapes, *leaves))
     kept = (*theta, "|", *z, *names, str(together), str(relative is None))
@@ -249,6 +253,8 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back, relative)
     _check(found, written)
     _check_bounds(found)
+    if found.dimension > MOST and not (found.size > MANY * found.dimension and found.is_quadratic):
+        raise NoPredictorsError(what)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,14 @@ from lowerbound.errors import (
 from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
+from lowerbound.methods.hierarchy.by_chains.chained_theta import (
+    MOST_ROUNDS,
+    Chained,
+    answered,
+    can_be_chained,
+    chained,
+)
+from lowerbound.methods.hierarchy.finding_theta import MOST as MOST_OVER_POINTS
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
@@ -52,6 +60,7 @@ ROUGH = 0.05  # of an sd: an estimate no worse is as good as integrated numerica
 UNEVEN = 1.0  # nats: laws between points that are missed by more are compared with the posterior
 CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
+SEVERAL = 6  # hyperparameters that multiply z, for points
 SPREAD = 4  # starts besides the first, from which other summits are looked for
 FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
@@ -95,7 +104,7 @@ class Found:
     bound: float | None = None
 
 
-class Hierarchy(Walking[Found]):
+class Hierarchy(Walking[Found | Chained]):
     """A climb over the hyperparameters, then points around the summit, more and more of them."""
 
     unit, total = "round", 10
@@ -124,8 +133,49 @@ class Hierarchy(Walking[Found]):
         """Whether a solve costs next to nothing."""
         return self.predictors.count + self.predictors.size <= CHEAP
 
-    def walk(self) -> Iterator[Standing[Found]]:
-        """Rounds of points, until they say the same."""
+    def walk(self) -> Iterator[Standing[Found | Chained]]:
+        """Rounds of points, until they say the same; chains where they do not."""
+        if self.chained_at_once:
+            yield from self._by_chains()
+            return
+        found = yield from self._over_points()
+        if found.stop is None:
+            yield from self._by_chains()
+
+    @cached_property
+    def chained_at_once(self) -> bool:
+        """Whether theta is too many numbers for points, or several that multiply z.
+
+        Entries of matrices bend with the scales beside them, as scales alone do not.
+        """
+        one = self.predictors
+        if one.dimension > MOST_OVER_POINTS:
+            return True
+        several = one.dimension > SEVERAL and not one.is_fixed and self._is_cheap
+        return several and self._may_be_chained
+
+    @property
+    def _may_be_chained(self) -> bool:
+        told = self.predictors.relative is not None  # chains go over theta itself
+        return self.method.points is None and not told and can_be_chained(self.surface)
+
+    def _by_chains(self) -> Iterator[Standing[Found | Chained]]:
+        """Chains over theta, until they agree."""
+        rounds = chained(self.surface, self.predictors, self._starts(), self.problem.seed)
+        try:
+            for number, found in enumerate(rounds, 1):
+                if found.enough or number >= MOST_ROUNDS or allowance().over:
+                    break
+                yield Standing(found)
+        except (IllConditionedError, NoFiniteStartError) as error:
+            raise self._poor(error) from error
+        if found.flaw and not allowance().over:
+            raise PoorIntegralError(self.predictors.theta, f"{found}, and {found.flaw}")
+        remedy = "" if found.enough else allowance().remedy(self.method.code)
+        yield Standing(found, stop=Stop(found.enough, str(found), remedy))
+
+    def _over_points(self) -> Generator[Standing[Found | Chained], None, Standing[Found]]:
+        """Rounds of points; the last standing has no stop where chains are to go on."""
         last: Integral | None = None
         points, fewest = self.method.points, self._fewest
         surface, (start, *others) = self._suited()
@@ -161,12 +211,17 @@ class Hierarchy(Walking[Found]):
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
+        good = integral.error < FAR or integral.covered
+        if not integral.enough and (self._is_cheap or not good) and self._may_be_chained:
+            return Standing(Found(self.surface, integral), integral.log_evidence)
         if not (integral.error < FAR or integral.covered or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
         if self._is_cheap and isinstance(surface, GivenHyperparameters):
             integral = with_remainders(surface, integral)
-        yield Standing(Found(surface, integral, bound), bound, stop)
+        done = Standing(Found(surface, integral, bound), bound, stop)
+        yield done
+        return done
 
     def _poor(self, error: LowerboundError) -> PoorIntegralError:
         return PoorIntegralError(self.predictors.theta, str(error).splitlines()[0].rstrip("."))
@@ -181,8 +236,10 @@ class Hierarchy(Walking[Found]):
             why = "for too many effects meet each other, and lean on each other too much"
             raise PoorIntegralError(self.predictors.theta, f"{what}{100 * off:.0f}% only, {why}")
 
-    def answer(self, place: Found, trace: Trace, stop: Stop) -> Answer:
-        """The mixture over the points."""
+    def answer(self, place: Found | Chained, trace: Trace, stop: Stop) -> Answer:
+        """The mixture over the points, or the draws of chains."""
+        if isinstance(place, Chained):
+            return answered(place, trace, stop, self.problem.seed)
         integral, one = place.integral, place.surface.predictors
         elbo = integral.log_evidence if place.bound is None else place.bound
         history = History(trace.values, trace.seconds, step="round")
@@ -268,7 +325,8 @@ class Hierarchy(Walking[Found]):
         rows = []
         for name, site in model.latent.items():
             if name in one.theta:
-                law, update, what = "free-form, over points", "integrated", f"functions of {name}"
+                how_known = "draws of chains" if self.chained_at_once else "free-form, over points"
+                law, update, what = how_known, "integrated", f"functions of {name}"
             else:
                 law, update, what = "Gaussian, sparse precision", f"{how}, given {names}", "all"
                 if name in one.straight:
@@ -277,6 +335,9 @@ class Hierarchy(Walking[Found]):
                     law = "Gaussian on the unconstrained space"
             rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
         plan = outline(model, f"Integrated over {names}", rows)
+        if self._is_cheap and not self.chained_at_once and self._may_be_chained:
+            note = f"Where points of {names} do not foretell each other, chains over these go on."
+            plan = replace(plan, notes=(*plan.notes, note))
         if self.surface.pattern.is_exact:
             return plan
         note = f"Of {one.size:,} numbers given {names}: {self.surface.pattern}, whose error is in "

@@ -19,7 +19,8 @@ class Integrated(Method):
     correlations and shapes theta, of which there may be twenty-four: mixed models and generalised
     ones, random walks, splines. The precision of z has the zeros of the design. Where the terms
     are Gaussian, q is the posterior, up to the integral over theta. A program without any theta, as
-    a chain of known variances, has one Gaussian of z.
+    a chain of known variances, has one Gaussian of z. Of a series, several numbers that multiply
+    its states (entries of matrices), up to a hundred, are gone over by Hamiltonian chains.
 
     sites: what is integrated; by default what must be: all sites that are not real, and those
         that do not enter through a linear predictor.

@@ -124,20 +124,21 @@ class Predictors:
     @cached_property
     def size(self) -> int:
         """How many numbers z has."""
-        return sum(self._length(site) for site in self.z)
+        return sum(self.length(site) for site in self.z)
 
     @cached_property
     def dimension(self) -> int:
         """How many numbers theta has."""
-        return sum(self._length(site) for site in self.theta)
+        return sum(self.length(site) for site in self.theta)
 
     @property
     def groups(self) -> np.ndarray:
         """The site of each number of z, as a number."""
-        lengths = [self._length(site) for site in self.z]
+        lengths = [self.length(site) for site in self.z]
         return np.repeat(np.arange(len(self.z)), lengths)
 
-    def _length(self, site: str) -> int:
+    def length(self, site: str) -> int:
+        """How many numbers a site has."""
         return int(np.prod(self.coordinates.shapes[site], dtype=int))
 
     # ----------------------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ class Predictors:
         """The values of A's entries."""
         if self._fixed is not None:
             return self._fixed
-        return np.asarray(self.run("entries", self._entries, t))
+        return np.asarray(self.run("entries", self.entries_at, t))
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -161,7 +162,7 @@ class Predictors:
     def _fixed(self) -> np.ndarray | None:
         if not self.is_fixed:
             return None
-        return np.asarray(self.run("entries", self._entries, np.zeros(self.dimension)))
+        return np.asarray(self.run("entries", self.entries_at, np.zeros(self.dimension)))
 
     def at(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The predictors themselves; the offsets b(t) where z is 0."""
@@ -279,14 +280,15 @@ class Predictors:
         env = dict(zip(inputs[len(self.theta) + len(self.z) :], leaves, strict=True))
         begin = 0
         for site, name in zip(self.theta, inputs, strict=False):
-            env[name] = t[begin : begin + self._length(site)].reshape(name.shape)
+            env[name] = t[begin : begin + self.length(site)].reshape(name.shape)
             begin += name.size
         return env
 
     def _values(self, wanted: Sequence[Any], env: Mapping[Name, Any]) -> list[Any]:
         return self.parts.flat.values(wanted, env, self.parts.makers)
 
-    def _entries(self, t: Array, data: Data) -> Array:
+    def entries_at(self, t: Array, data: Data) -> Array:
+        """The values of A's entries, as a traced function of t."""
         tape = self.parts.maps.tape
         steps = [self.parts.maps.of(name).step for name in self.parts.cut]
         atoms = tape.factors(steps)
@@ -387,7 +389,7 @@ class Predictors:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
                 return jnp.asarray(slope @ self.lines_at(t, data, law.loc))
-            values = self._entries(t, data)[data.joint.entry]
+            values = self.entries_at(t, data)[data.joint.entry]
             means = self.lines_at(t, data, law.loc)
             first, second, owner = law.pairs
             products = values[first] * values[second] * law.covariance

@@ -38,7 +38,7 @@ def standardised(
 
     Yields after every evaluation.
     """
-    axes = yield from _axes(evaluated, summit)
+    axes = yield from axes_around(evaluated, summit)
     evaluated.scales = np.sqrt((axes**2).sum(axis=1))
     twice = len(axes) <= TWICE
     falls = [_fall(summit.top, sign * axis, twice) for axis in axes.T for sign in (-1.0, 1.0)]
@@ -101,7 +101,7 @@ def square_root(spread: np.ndarray) -> np.ndarray:
     return root
 
 
-def _axes(evaluated: Evaluated, summit: Summit) -> Generator[Solved, None, np.ndarray]:
+def axes_around(evaluated: Evaluated, summit: Summit) -> Generator[Solved, None, np.ndarray]:
     """The inverse square root of the curvature around the summit, by differences of slopes."""
     top = summit.top
     values, vectors = np.linalg.eigh(summit.spread)

@@ -7,13 +7,14 @@ relative to the others, with regard to what the data say of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from lowerbound.compiled import quickly
 from lowerbound.family.numerics.relative import Relative, relative_of
@@ -50,6 +51,30 @@ def relative_for(coordinates: Coordinates, theta: Sequence[str]) -> Relative | N
     data = dict(model.arguments.data)
     with jax.enable_x64(True):
         return relative_of(lambda rows: np.asarray(compiled(rows, data)), before)
+
+
+def density_in(
+    coordinates: Coordinates,
+    theta: Sequence[str],
+    z: Sequence[str],
+    data: Sequence[str],
+    relative: Relative | None,
+) -> Callable[..., Array]:
+    """Log p and log |dtheta/dt| of theta, z and data; or of r in place of theta, with the map."""
+
+    def density(*inputs: Any) -> Array:
+        sites = dict(zip((*theta, *z), inputs, strict=False))
+        given = dict(zip(data, inputs[len(sites) :], strict=False))
+        if relative is None:
+            return coordinates.log_density_at(sites, given)
+        own = Relative(*inputs[len(sites) + len(given) :])
+        t = own.outward(jnp.concatenate([jnp.ravel(sites[name]) for name in theta]), relative.depth)
+        ends = np.cumsum([sites[name].size for name in theta])
+        for name, part in zip(theta, jnp.split(t, ends[:-1]), strict=True):
+            sites[name] = part.reshape(sites[name].shape)
+        return jnp.asarray(coordinates.log_density_at(sites, given) + own.log_volume(t))
+
+    return density
 
 
 def told_by_data(summit: Summit, relative: Relative) -> Relative:

@@ -17,10 +17,10 @@ from lowerbound.compute.engine import Engine, engine_for
 from lowerbound.errors import NotConjugateError, UncorrectableError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.exponential import ExponentialFamily, Natural
+from lowerbound.family.numerics.chain_mixing import mixing
 from lowerbound.joint import gradient, inputs_of
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
-from lowerbound.trust.corrections.chains import mixing
 from lowerbound.trust.corrections.improved import Improved
 
 CHAINS = 4

@@ -25,11 +25,11 @@ from lowerbound.errors import FewWeightsError
 from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
+from lowerbound.family.numerics.chain_mixing import mixing
 from lowerbound.methods.gaussian.target import Target, is_quick, target_for
 from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
 from lowerbound.trust.against import Against
-from lowerbound.trust.corrections.chains import mixing
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
 from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories

@@ -264,11 +264,17 @@ class _Owners:
 
     def _all(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
         """An operation that may mix all of its inputs."""
-        owners = np.unique(np.concatenate([array.ravel() for array in given]))
-        owners = owners[owners != NONE]
-        if len(owners) > 1 and not self.mixed:
+        owners = [np.unique(array[array != NONE]) for array in given]
+        owners = [array for array in owners if len(array)]
+        every = np.unique(np.concatenate(owners)) if owners else np.zeros(0, int)
+        if len(owners) > 1:  # as a matrix times a state: the elements of one meet those of others
+            for array, first in zip(
+                owners, (owners[1][0], *[owners[0][0]] * len(owners)), strict=False
+            ):
+                self._note(array, np.full(len(array), first), array != first)
+        elif len(every) > 1 and not self.mixed:
             self.mixed = one.kind
-        top = owners[0] if len(owners) else NONE
+        top = every[0] if len(every) else NONE
         return [np.full(name.shape, top) for name in one.outputs]
 
     def _inside(self, one: Operation, given: Sequence[np.ndarray]) -> list[np.ndarray]:
