@@ -27,6 +27,7 @@ from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.rewriting.collapsed_out import Collapsed
 from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.reporting import report
@@ -67,6 +68,7 @@ __all__ = [
     "ScoreMatching",
     "StochasticGaussian",
     "Sweep",
+    "Trajectories",
     "Verdict",
     "__version__",
     "calibrate",

@@ -11,7 +11,7 @@ import numpy as np
 from lowerbound.family.q import Q
 from lowerbound.model import Model
 from lowerbound.result.posterior import History, Restart
-from lowerbound.result.verdicts import Drawn
+from lowerbound.result.verdicts import Drawn, Verdict
 from lowerbound.rewrite.augment import auxiliary_of
 
 
@@ -47,7 +47,8 @@ class Answer:
     to numerical integration. drawn: draws of q with both densities, where the run has made them.
     optima: where other starts have converged, on the unconstrained space, and by how many nats
     these are below; others: the same of factors, whose parameters are in the place of q's. taught:
-    whether its prior is what earlier rows have taught.
+    whether its prior is what earlier rows have taught. known: how far to trust it, where the run
+    says so itself, as chains of draws do.
     """
 
     q: Q
@@ -69,6 +70,7 @@ class Answer:
     optima: tuple[tuple[float, np.ndarray], ...] = ()
     others: tuple[tuple[float, Any], ...] = ()
     taught: bool = False
+    known: Verdict | None = None
 
 
 def in_order(model: Model, terms: Mapping[str, Any]) -> dict[str, float]:

@@ -74,6 +74,8 @@ def judged(fit: Fit, took: float, model: Model | None = None, rows: Rows | None 
     """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
     if fit.answer.exact:
         return EXACT
+    if fit.answer.known is not None:
+        return fit.answer.known
     if not fit.sites:
         return Verdict("all", "there is nothing to infer")
     if took > LONG and not fit.converged:

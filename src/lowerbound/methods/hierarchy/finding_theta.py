@@ -37,17 +37,17 @@ SMALL = 3  # numbers of a site with bounds that is integrated rather than bent
 _programs: Kept[dict[object, Any]] = Kept(16)  # what equal programs share, with whatever data
 
 
-def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
+def predictors_of(model: Model, given: Sequence[str] = (), most: int = MOST) -> Predictors:
     """The predictors of a program, with the sites `given` part of theta, and others as need be.
 
     z are the sites that are real, and those between bounds that are no scale, as long as their
     predictors are linear: in their own coordinates first, then on the unconstrained space. Theta
     are all others, and those that meet the predictors of others; where these are more than a few
-    numbers, predictors may meet in one term. Raises NoPredictorsError with the reason where there
-    are none.
+    numbers, predictors may meet in one term. `most`: the numbers that theta may have. Raises
+    NoPredictorsError with the reason where there are none.
     """
     reading = _Reading(model)
-    roles = _Roles.of(model, given)
+    roles = _Roles.of(model, given, most)
     try:
         return reading.of(roles)
     except NoPredictorsError:
@@ -103,16 +103,17 @@ class _Roles:
     """What the sites of a program are taken for.
 
     straight: sites with bounds that are part of z as they are. bent: those that are so on the
-    unconstrained space. theta: what is integrated.
+    unconstrained space. theta: what is integrated, of so many numbers at `most`.
     """
 
     coordinates: Coordinates
     theta: tuple[str, ...]
     straight: frozenset[str]
     bent: frozenset[str]
+    most: int
 
     @classmethod
-    def of(cls, model: Model, given: Sequence[str]) -> _Roles:
+    def of(cls, model: Model, given: Sequence[str], most: int) -> _Roles:
         """What the supports of sites and their use say at first."""
         coordinates = Coordinates.of(model)
         if len(coordinates.supports) < len(coordinates.shapes):
@@ -137,7 +138,7 @@ class _Roles:
                 (near_bounds if near and size <= SMALL else many).append(name)
             else:
                 theta.append(name)
-        roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent))
+        roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent), most)
         few = roles.numbers([*theta, *near_bounds]) <= FEW
         if few:
             theta += near_bounds
@@ -160,12 +161,12 @@ class _Roles:
         met = set(error.meeting) or set(self.z)
         wrong = self.straight & met
         if wrong:
-            few = self.numbers(self.theta) + self.numbers(wrong) <= MOST
+            few = self.numbers(self.theta) + self.numbers(wrong) <= self.most
             small = {name for name in wrong if few and self.numbers([name]) <= SMALL}
             bent = self.bent | (wrong - small)
             return self._with(self.straight - wrong, bent, (*self.theta, *small))
         wrong = self.bent & met
-        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= MOST:
+        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= self.most:
             return self._with(self.straight, self.bent - wrong, (*self.theta, *wrong))
         if error.sites:
             return self._with(self.straight, self.bent, (*self.theta, *error.sites))
@@ -178,7 +179,7 @@ class _Roles:
         model = self.coordinates.program()
         coordinates = Coordinates.of(model, straight=straight)
         ordered = tuple(name for name in coordinates.shapes if name in chosen)
-        return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent))
+        return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent), self.most)
 
 
 def bounds(coordinates: Coordinates, site: str) -> tuple[Any, Any] | None:
@@ -204,7 +205,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     """The predictors of a program with these roles, of which so many may meet."""
     model = reading.model
     coordinates, theta, z = roles.coordinates, roles.theta, roles.z
-    if roles.numbers(theta) > MOST:
+    if roles.numbers(theta) > roles.most:
         what = f"{roles.numbers(theta)} numbers of {_listed(theta)}"
         raise NoPredictorsError(f"{what} are too many to be integrated")
     if not z:

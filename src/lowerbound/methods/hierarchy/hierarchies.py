@@ -26,7 +26,7 @@ from lowerbound.errors import (
 from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
-from lowerbound.methods.hierarchy.finding_theta import predictors_of
+from lowerbound.methods.hierarchy.finding_theta import MOST, predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
 from lowerbound.methods.hierarchy.integrated_value import Integrated
@@ -55,10 +55,13 @@ FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
 
 
-def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
-    """The predictors of a problem's program, found once."""
+def predictors_for(
+    problem: Problem, sites: Sequence[str] = (), most: int = MOST
+) -> Predictors:
+    """The predictors of a problem's program, with theta of so many numbers, found once."""
     names = tuple(sites)
-    return problem.once(("predictors", names), lambda: predictors_of(problem.model, names))
+    key = ("predictors", names, most)
+    return problem.once(key, lambda: predictors_of(problem.model, names, most))
 
 
 def surface_for(problem: Problem, predictors: Predictors) -> AnySurface:

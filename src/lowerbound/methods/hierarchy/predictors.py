@@ -133,7 +133,7 @@ class Predictors:
         """The values of A's entries."""
         if self._fixed is not None:
             return self._fixed
-        return np.asarray(self.run("entries", self._entries, t))
+        return np.asarray(self.run("entries", self.entries_at, t))
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -147,7 +147,7 @@ class Predictors:
     def _fixed(self) -> np.ndarray | None:
         if not self.is_fixed:
             return None
-        return np.asarray(self.run("entries", self._entries, np.zeros(self.dimension)))
+        return np.asarray(self.run("entries", self.entries_at, np.zeros(self.dimension)))
 
     def at(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
         """The predictors themselves; the offsets b(t) where z is 0."""
@@ -163,15 +163,19 @@ class Predictors:
 
     @cached_property
     def is_quadratic(self) -> bool:
-        """Whether every g is a parabola, so that z given theta is Gaussian.
+        """Whether every g is a parabola, so that z given theta is Gaussian."""
+        return self.lines == self.count and bool(self.parabolic.all())
 
-        Its slope is then a straight line, near and far: |z| has a slope that is constant twice.
+    @cached_property
+    def parabolic(self) -> np.ndarray:
+        """Which g are parabolas, of predictors that meet no others in a term.
+
+        Their slope is then a straight line, near and far: |z| has a slope that is constant twice.
         """
-        if self.lines > self.count:
-            return False
         rng = np.random.default_rng(0)
         t = 0.1 * rng.normal(size=self.dimension)
         none, line = np.zeros(self.count), None
+        found = np.ones(self.count, bool)
         for size in FAR:
             first, step = (size * rng.normal(size=self.count) for _ in range(2))
             second = first + step + np.copysign(size, step)  # of a million, no two near each other
@@ -184,9 +188,10 @@ class Predictors:
                 line = steepness if line is None else line
                 noise = 1e-12 * np.maximum(*map(abs, slopes)) / abs(second - first)
                 scale = np.maximum(abs(steepness), abs(line))
-                if not (abs(steepness - line) <= CURVED * scale + noise).all():
-                    return False
-        return True
+                found &= abs(steepness - line) <= CURVED * scale + noise
+            if not found.any():
+                break
+        return found
 
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Expectations under normals with means (count,) and variances of all lines."""
@@ -256,9 +261,13 @@ class Predictors:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
             self.compiled[key] = lightly(function, CALLS) if quick else jit(function)
-        data = Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            return self.compiled[key](np.asarray(t, float), data, *args)
+            return self.compiled[key](np.asarray(t, float), self.data, *args)
+
+    @cached_property
+    def data(self) -> Data:
+        """What every compiled function is given."""
+        return Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
 
     def _env(self, t: Array, leaves: Sequence[Any]) -> dict[Name, Any]:
         inputs = self.parts.flat.inputs
@@ -272,7 +281,8 @@ class Predictors:
     def _values(self, wanted: Sequence[Any], env: Mapping[Name, Any]) -> list[Any]:
         return self.parts.flat.values(wanted, env, self.parts.makers)
 
-    def _entries(self, t: Array, data: Data) -> Array:
+    def entries_at(self, t: Array, data: Data) -> Array:
+        """The values of A's entries, as a traced function of t."""
         tape = self.parts.maps.tape
         steps = [self.parts.maps.of(name).step for name in self.parts.cut]
         atoms = tape.factors(steps)
@@ -374,7 +384,7 @@ class Predictors:
             """How the laws of the predictors follow t: their means, and their variances."""
             if self.is_fixed:
                 return jnp.asarray(slope @ self.lines_at(t, data, law.loc))
-            values = self._entries(t, data)[data.joint.entry]
+            values = self.entries_at(t, data)[data.joint.entry]
             means = self.lines_at(t, data, law.loc)
             first, second, owner = law.pairs
             products = values[first] * values[second] * law.covariance

@@ -20,7 +20,7 @@ from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.joint import gradient, inputs_of
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
-from lowerbound.trust.corrections.chains import mixing
+from lowerbound.methods.sampling.mixing import mixing
 from lowerbound.trust.corrections.improved import Improved
 
 CHAINS = 4

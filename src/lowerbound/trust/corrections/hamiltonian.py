@@ -29,10 +29,10 @@ from lowerbound.methods.gaussian.target import Target, is_quick, target_for
 from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
 from lowerbound.trust.against import Against
-from lowerbound.trust.corrections.chains import mixing
+from lowerbound.methods.sampling.mixing import mixing
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
-from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
+from lowerbound.methods.sampling.trajectories import CHAINS, WARM, Density, trajectories
 from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import weighted
 
