@@ -10,7 +10,17 @@ from importlib import import_module
 from benchmarks.stress_models.program import Program
 
 KINDS = (
-    *("counts", "choices", "measures", "curves", "classics", "dialects", "fields", "shares", "shrinkage"),
+    *(
+        "counts",
+        "choices",
+        "measures",
+        "curves",
+        "classics",
+        "dialects",
+        "fields",
+        "shares",
+        "shrinkage",
+    ),
     *("apart", "unseen", "withheld"),
 )
 

@@ -21,6 +21,9 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.sampling.sampled import FIRST, WARM, sampled_predictors
+from lowerbound.methods.sampling.trajectories import CHAINS
+from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 
 SWEEPS, CURVED_SWEEPS, EXACT_SWEEPS = 60, 10, 2
@@ -41,6 +44,8 @@ CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number
 SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
 NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
 LOOKED_AT = 40_000  # places where it is seen what a Gaussian leaves of terms that meet
+SAMPLER, GRADIENTS = 6000, 20  # operations of NUTS, optimised; gradients of a trajectory
+DIFFERENTIATED, SQUARES, NUMBERS = 3, 10, 100  # of log p; of P, for each pair of z; for a number
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 
 
@@ -127,6 +132,18 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     operations = max(counted.operations, len(found.parts.flat.operations))
     work = Work(900.0 + 3 * operations, solved * each + left, flops, held)
     return work if found.is_quadratic else counted.judged(work)
+
+
+def chains(counted: Counted, method: Trajectories) -> Work:
+    """Trajectories of a few chains, whose program is compiled with the gradient of log p in it."""
+    found = sampled_predictors(counted.problem)
+    rounds = WARM + FIRST + WARM + method.draws / CHAINS
+    gradients = CHAINS * rounds * GRADIENTS
+    size = found.size + found.dimension
+    each = DIFFERENTIATED * counted.numbers + SQUARES * float(found.size) ** 2 + NUMBERS * size
+    if not found.is_quadratic:  # the factor of the precision is differentiated too
+        each += SQUARES * float(found.size) ** 2
+    return Work(SAMPLER + WRITTEN * counted.operations, gradients * each)
 
 
 def summed_over(counted: Counted, _: Enumeration) -> Work:

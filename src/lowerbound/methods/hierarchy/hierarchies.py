@@ -55,9 +55,7 @@ FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
 
 
-def predictors_for(
-    problem: Problem, sites: Sequence[str] = (), most: int = MOST
-) -> Predictors:
+def predictors_for(problem: Problem, sites: Sequence[str] = (), most: int = MOST) -> Predictors:
     """The predictors of a problem's program, with theta of so many numbers, found once."""
     names = tuple(sites)
     key = ("predictors", names, most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import briskly, quickly
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import allowance
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
@@ -22,7 +23,13 @@ from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.sampling.mixing import Mixing, mixing
-from lowerbound.methods.sampling.trajectories import CHAINS, WARM, trajectories
+from lowerbound.methods.sampling.trajectories import (
+    CHAINS,
+    differentiated,
+    inward,
+    standardised,
+    trajectories,
+)
 from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.sampling.whitened import Given, Still, Whitened, standing_still
 from lowerbound.result.answer import Answer, Stop
@@ -35,7 +42,8 @@ from lowerbound.run.problem import Problem
 from lowerbound.run.walking import Standing, Walking
 
 MOST = 200  # numbers of theta, and of z
-DENSE = 200  # numbers up to which the metric adapts as a matrix
+WARM, SHALLOW = 150, 6  # draws before the first that is kept, and doublings of their trajectories
+FIRST = 100  # draws of a chain that the units of the others are found by
 ENOUGH, AGREED = 400.0, 1.02  # effective draws of every number, and R-hat, that end the rounds
 ROUNDS = 4
 SPREAD = 0.5  # of the prior's normal scores, at which chains begin
@@ -96,33 +104,80 @@ class Sampling(Walking[Sampled]):
             self.plan = self._plan()
 
     def walk(self) -> Iterator[Standing[Sampled]]:
-        """Rounds, each from where the last has ended, until the draws are enough."""
+        """A few draws that say in which units and about what to go on; then rounds, until enough.
+
+        Each begins where the last has ended.
+        """
+        began = time.perf_counter()
         whitened, starts = self._begun()
-        loc, root = np.zeros(whitened.size), np.ones(whitened.size)
-        kept = math.ceil(self.method.draws / CHAINS)
-        run = self._compiled(("trajectories", kept), self._trajectories(whitened, kept))
-        chains, diverged, steps, done = np.zeros((CHAINS, 0, whitened.size)), 0, 0.0, 0
-        while True:
-            keys = jax.random.split(jax.random.key(self.problem.seed + 17 * done), CHAINS)
-            inside = (starts - loc) / root
-            vectors, lost, taken = map(
-                np.asarray, run(inside, keys, loc, root, whitened.given)
-            )
-            done += 1
-            chains = np.concatenate([chains, vectors], axis=1)
-            diverged += int(lost.sum())
-            steps += float(taken.mean())
-            place = Sampled(
-                whitened, chains, mixing(chains, self._named), diverged, steps / done
-            )
-            stop = self._stop(place, done)
+        law = np.zeros(whitened.size), np.ones(whitened.size)
+        place = self._round(None, whitened, starts, law, FIRST)
+        self._check(time.perf_counter() - began)
+        yield Standing(place)
+        whitened, starts, law = self._about(place)
+        found: Sampled | None = None
+        for done in range(1, ROUNDS + 1):
+            found = self._round(found, whitened, starts, law, self._kept)
+            stop = self._stop(found, done)
             if stop is not None:
-                yield Standing(place, self._bound(place)[0], stop)
-                return
-            yield Standing(place)
-            starts = vectors[:, -1]
-            every = chains.reshape(-1, whitened.size)
-            loc, root = every.mean(axis=0), np.maximum(every.std(axis=0), 1e-6)
+                break
+            yield Standing(found)
+            starts = found.chains[:, -1]
+            law = standardised(found.chains.reshape(-1, whitened.size))
+        assert found is not None
+        yield Standing(found, self._bound(found)[0], stop)
+
+    def _check(self, took: float) -> None:
+        """Raise where a round would take more time than there is, by what the first draws took."""
+        longer = took * (WARM + self._kept) / (WARM + FIRST)
+        if longer > allowance().left:
+            reason = f"chains would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
+            raise PoorIntegralError(self.predictors.theta, reason)
+
+    def _round(
+        self,
+        before: Sampled | None,
+        whitened: Whitened,
+        starts: np.ndarray,
+        law: tuple[np.ndarray, np.ndarray],
+        count: int,
+    ) -> Sampled:
+        """So many draws a chain more, in coordinates where a Gaussian of this law is standard."""
+        number = 0 if before is None else before.chains.shape[1]
+        seed = np.random.default_rng([self.problem.seed, count, number]).integers(2**31)
+        keys = jax.random.split(jax.random.key(int(seed)), CHAINS)
+        loc, root = law[0], np.diag(law[1]) if law[1].ndim == 1 else law[1]
+        inside, given = inward(root, starts - loc), whitened.given
+        run = self._trajectories(whitened, inside[0])
+        found = run(inside, keys, loc, root, given, min(count, self._kept))
+        vectors, lost, taken = (np.asarray(array)[:, :count] for array in found)
+        diverged, gradients = int(lost.sum()), float(taken.mean())
+        if before is not None:
+            vectors = np.concatenate([before.chains, vectors], axis=1)
+            diverged += before.diverged
+            gradients = 0.5 * (gradients + before.gradients)
+        mixed = mixing(vectors, self._named)
+        return Sampled(whitened, vectors, mixed, diverged, gradients)
+
+    def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Coordinates by the first draws, a start for every chain, and the law of the draws.
+
+        Of terms that are no parabolas, one is fitted to where the draws have their predictors.
+        """
+        one = self.predictors
+        theta = place.chains[:, :, : one.dimension]
+        loc, root = standardised(theta.reshape(-1, one.dimension))
+        root = np.diag(root) if root.ndim == 1 else root
+        if one.is_quadratic:
+            return place.whitened, theta[:, -1], (loc, root)
+        lines = self._lines(place)
+        still = standing_still(one, loc, lines.mean(axis=0), lines.var(axis=0))
+        whitened, rest = Whitened(one, still), one.size
+        whole = np.eye(whitened.size)
+        whole[: one.dimension, : one.dimension] = root
+        rng = np.random.default_rng([self.problem.seed, 2])
+        starts = np.hstack([theta[:, -1], SPREAD * rng.normal(size=(CHAINS, rest))])
+        return whitened, starts, (np.append(loc, np.zeros(rest)), whole)
 
     def _stop(self, place: Sampled, done: int) -> Stop | None:
         if place.enough:
@@ -176,12 +231,12 @@ class Sampling(Walking[Sampled]):
         """The parabolas of terms that have none, where theta is at its prior's median, or near."""
         one = self.predictors
         if one.is_quadratic:
-            return standing_still(one, thetas[0], np.zeros(one.size), ())
+            return standing_still(one, thetas[0], np.zeros(one.count), ())
         surface = surface_for(self.problem, one)
         for t in thetas[:CHAINS]:
             solved = surface(t, (), False)
             if solved is not None:
-                return standing_still(one, t, solved.loc, solved.spread)
+                return standing_still(one, t, one.at(t, solved.loc), solved.spread)
         raise PoorIntegralError(one.theta, "given these at their prior's median, there is no mode")
 
     # -- what is compiled --------------------------------------------------------------------------
@@ -190,8 +245,33 @@ class Sampling(Walking[Sampled]):
         """A compiled function, one for all equal programs."""
         return self.predictors.compiled.setdefault(("sampled", key), function)
 
-    def _trajectories(self, whitened: Whitened, kept: int) -> Any:
-        return jit(trajectories(whitened.density, kept, whitened.size <= DENSE))
+    @property
+    def _kept(self) -> int:
+        """Draws of a chain in a round."""
+        return math.ceil(self.method.draws / CHAINS)
+
+    def _trajectories(self, whitened: Whitened, vector: np.ndarray) -> Any:
+        key = ("trajectories", self._kept, jax.tree.structure(whitened.given))
+        if ("sampled", key) not in self.predictors.compiled:
+            density = differentiated(whitened.density, jnp.asarray(vector), whitened.given)
+            chains = trajectories(density, self._kept, False, warm=WARM, shallow=SHALLOW)
+            self._compiled(key, briskly(chains))
+        return self.predictors.compiled["sampled", key]
+
+    def _lines(self, place: Sampled) -> np.ndarray:
+        """The predictors at the draws."""
+        one, whitened = self.predictors, place.whitened
+        vectors = place.chains.reshape(-1, whitened.size)
+
+        def every(t: Array, u: Array, given: Given) -> Array:
+            def at(both: tuple[Array, Array]) -> Array:
+                t, u = both
+                return one.lines_at(t, given.data, whitened.effects(t, u, given))
+
+            return jnp.asarray(jax.lax.map(at, (t, u)))
+
+        t, u = vectors[:, : one.dimension], vectors[:, one.dimension :]
+        return np.asarray(self._compiled("lines", quickly(every))(t, u, whitened.given))
 
     def _density(self, whitened: Whitened) -> Any:
         def every(vectors: Array, given: Given) -> Array:

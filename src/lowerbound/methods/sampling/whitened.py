@@ -1,8 +1,8 @@
 """Coordinates in which z is about standard normal whatever theta is: no funnels, at any scale.
 
-log p(x, z, theta) is a sum of g_e(eta_e; t) with eta = A(t) z + b(t) (`methods.hierarchy`). Let each
-g be a parabola: its own where it is one, and else one that does not move with t. Given t this is
-a Gaussian with precision P(t) = A' W A and mean m(t), and
+log p(x, z, theta) is a sum of g_e(eta_e; t) with eta = A(t) z + b(t) (`methods.hierarchy`). Let
+each g be a parabola: its own where it is one, and else one that does not move with t. Given t this
+is a Gaussian with precision P(t) = A' W A and mean m(t), and
 
     z = m(t) + L(t)^-T u,   P = L L',   log p(t, u) = log p(x, z, theta) - log |L|.
 
@@ -220,12 +220,11 @@ def _is_close(found: np.ndarray, expected: np.ndarray) -> bool:
     return bool((abs(found - expected) <= CLOSE * (abs(expected) + 1e-300)).all())
 
 
-def standing_still(predictors: Predictors, t: np.ndarray, loc: np.ndarray, spread: Any) -> Still:
-    """The parabolas that terms are about, where predictors have the means A loc + b and variances.
+def standing_still(predictors: Predictors, t: np.ndarray, place: np.ndarray, spread: Any) -> Still:
+    """The parabolas that terms are about, where predictors have these means and variances.
 
     A term that bends the other way there, as in the tail of a Student law, is next to straight.
     """
-    place = predictors.at(t, loc)
     if predictors.is_quadratic:
         none = np.zeros(predictors.count)
         return Still(none, none, none)

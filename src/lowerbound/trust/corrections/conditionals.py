@@ -18,9 +18,9 @@ from lowerbound.errors import NotConjugateError, UncorrectableError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.joint import gradient, inputs_of
+from lowerbound.methods.sampling.mixing import mixing
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
-from lowerbound.methods.sampling.mixing import mixing
 from lowerbound.trust.corrections.improved import Improved
 
 CHAINS = 4
