@@ -27,7 +27,7 @@ LEAST = 3  # numbers of z
 def sampled(case: Case) -> Iterator[Tried]:
     """Chains over local scales, about as many as there are effects; these are exact given them."""
     small = MANY < case.size <= 2 * MOST
-    if not small or case.discrete or NAME in case.failed or not _has_many(case):
+    if not small or case.discrete or not _has_many(case):
         return
     try:
         found = sampled_predictors(case.problem)

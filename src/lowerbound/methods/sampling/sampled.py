@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +15,10 @@ from jax import Array
 
 from lowerbound.compiled import briskly, quickly
 from lowerbound.compiled.host import lightly
-from lowerbound.cost import allowance
+from lowerbound.cost import Stopwatch, allowance
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
+from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -50,6 +50,8 @@ SPREAD = 0.5  # of the prior's normal scores, at which chains begin
 DIVERGED = 0.01  # of trajectories that may diverge
 MEASURED = 256  # draws that the bound is measured with
 TRIES = 64  # starts that are looked at
+
+Law = tuple[np.ndarray, np.ndarray]  # a mean, and a root of the covariance
 
 
 def sampled_predictors(problem: Problem) -> Predictors:
@@ -108,23 +110,23 @@ class Sampling(Walking[Sampled]):
 
         Each begins where the last has ended.
         """
-        began = time.perf_counter()
         whitened, starts = self._begun()
         law = np.zeros(whitened.size), np.ones(whitened.size)
+        self._drawn(whitened, starts, law, -WARM)  # which compiles, and draws nothing
+        watch = Stopwatch()
         place = self._round(None, whitened, starts, law, FIRST)
-        self._check(time.perf_counter() - began)
+        self._check(watch.own_seconds)
         yield Standing(place)
         whitened, starts, law = self._about(place)
-        found: Sampled | None = None
-        for done in range(1, ROUNDS + 1):
-            found = self._round(found, whitened, starts, law, self._kept)
-            stop = self._stop(found, done)
+        found = self._round(None, whitened, starts, law, self._kept, 1)
+        stop = self._stop(found, 1)
+        for done in range(2, ROUNDS + 1):
             if stop is not None:
                 break
             yield Standing(found)
-            starts = found.chains[:, -1]
             law = standardised(found.chains.reshape(-1, whitened.size))
-        assert found is not None
+            found = self._round(found, whitened, found.chains[:, -1], law, self._kept, done)
+            stop = self._stop(found, done)
         yield Standing(found, self._bound(found)[0], stop)
 
     def _check(self, took: float) -> None:
@@ -139,27 +141,36 @@ class Sampling(Walking[Sampled]):
         before: Sampled | None,
         whitened: Whitened,
         starts: np.ndarray,
-        law: tuple[np.ndarray, np.ndarray],
+        law: Law,
         count: int,
+        number: int = 0,
     ) -> Sampled:
-        """So many draws a chain more, in coordinates where a Gaussian of this law is standard."""
-        number = 0 if before is None else before.chains.shape[1]
-        seed = np.random.default_rng([self.problem.seed, count, number]).integers(2**31)
-        keys = jax.random.split(jax.random.key(int(seed)), CHAINS)
-        loc, root = law[0], np.diag(law[1]) if law[1].ndim == 1 else law[1]
-        inside, given = inward(root, starts - loc), whitened.given
-        run = self._trajectories(whitened, inside[0])
-        found = run(inside, keys, loc, root, given, min(count, self._kept))
-        vectors, lost, taken = (np.asarray(array)[:, :count] for array in found)
+        """So many draws a chain after those before, and what all of them say of themselves."""
+        vectors, lost, taken = self._drawn(whitened, starts, law, count, number)
         diverged, gradients = int(lost.sum()), float(taken.mean())
         if before is not None:
             vectors = np.concatenate([before.chains, vectors], axis=1)
             diverged += before.diverged
-            gradients = 0.5 * (gradients + before.gradients)
-        mixed = mixing(vectors, self._named)
-        return Sampled(whitened, vectors, mixed, diverged, gradients)
+            gradients += (before.gradients - gradients) * (number - 1) / number
+        return Sampled(whitened, vectors, mixing(vectors, self._named), diverged, gradients)
 
-    def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    def _drawn(
+        self, whitened: Whitened, starts: np.ndarray, law: Law, count: int, number: int = 0
+    ) -> list[np.ndarray]:
+        """Draws of every chain, in coordinates where a Gaussian of this law is standard.
+
+        And of each how many trajectories diverged, and how many gradients they took. `number`: of
+        the round, whose random numbers are its own.
+        """
+        key = jax.random.fold_in(jax.random.key(self.problem.seed), number)
+        loc, root = law[0], np.diag(law[1]) if law[1].ndim == 1 else law[1]
+        inside = inward(root, starts - loc)
+        run = self._trajectories(whitened, inside[0])
+        count = min(count, self._kept)
+        found = run(inside, jax.random.split(key, CHAINS), loc, root, whitened.given, count)
+        return [np.asarray(array)[:, : max(count, 0)] for array in found]
+
+    def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, Law]:
         """Coordinates by the first draws, a start for every chain, and the law of the draws.
 
         Of terms that are no parabolas, one is fitted to where the draws have their predictors.
@@ -175,7 +186,7 @@ class Sampling(Walking[Sampled]):
         whitened, rest = Whitened(one, still), one.size
         whole = np.eye(whitened.size)
         whole[: one.dimension, : one.dimension] = root
-        rng = np.random.default_rng([self.problem.seed, 2])
+        rng = self._rng(2)
         starts = np.hstack([theta[:, -1], SPREAD * rng.normal(size=(CHAINS, rest))])
         return whitened, starts, (np.append(loc, np.zeros(rest)), whole)
 
@@ -196,7 +207,7 @@ class Sampling(Walking[Sampled]):
     def _begun(self) -> tuple[Whitened, np.ndarray]:
         """The coordinates, and a start for every chain; raises PoorIntegralError."""
         one = self.predictors
-        rng = np.random.default_rng(self.problem.seed)
+        rng = self._rng(0)
         thetas = self._prior(np.vstack([np.zeros(one.dimension), *self._scores(rng)]))
         thetas = thetas[np.isfinite(thetas).all(axis=1)]
         whitened = Whitened(one, self._still(thetas))
@@ -285,7 +296,7 @@ class Sampling(Walking[Sampled]):
         vectors = place.chains.reshape(-1, whitened.size)
         t, u = vectors[:, : one.dimension], vectors[:, one.dimension :]
         if one.is_quadratic:
-            u = np.random.default_rng([self.problem.seed, 1]).normal(size=(len(t), one.size))
+            u = self._rng(1).normal(size=(len(t), one.size))
         data, coordinates = self.problem.model.arguments.data, one.coordinates
         parts = {name: coordinates.part(name) for name in (*one.theta, *one.z)}
         order = np.concatenate([np.arange(own.start, own.stop) for own in parts.values()])
@@ -296,7 +307,7 @@ class Sampling(Walking[Sampled]):
             return coordinates.constrain(vector, data)
 
         def every(t: Array, u: Array, given: Given, data: Any) -> Any:
-            return jax.lax.map(lambda both: sites(*both, given, data), (t, u))
+            return jax.lax.map(lambda both: sites(both[0], both[1], given, data), (t, u))
 
         run = self._compiled("values", quickly(every))
         found = run(t, u, whitened.given, dict(data))
@@ -331,12 +342,16 @@ class Sampling(Walking[Sampled]):
         vectors = place.chains.reshape(-1, place.whitened.size)
         loc, size = vectors.mean(axis=0), vectors.shape[1]
         root = np.linalg.cholesky(np.cov(vectors.T).reshape(size, size) + 1e-12 * np.eye(size))
-        normal = np.random.default_rng(self.problem.seed).normal(size=(MEASURED // 2, size))
+        normal = self._rng(3).normal(size=(MEASURED // 2, size))
         normal = np.vstack([normal, -normal])
         log_p = self._density(place.whitened)(loc + normal @ root.T, place.whitened.given)
         entropy = 0.5 * size * (1.0 + math.log(2 * math.pi)) + np.log(np.diag(root)).sum()
         both = np.asarray(log_p).reshape(2, -1).mean(axis=0)
         return float(both.mean() + entropy), float(both.std() / math.sqrt(len(both)))
+
+    def _rng(self, part: int) -> np.random.Generator:
+        """Random numbers of the host, for one part of the run."""
+        return np.random.default_rng([part, *words(jax.random.key(self.problem.seed))])
 
     def _named(self, number: int) -> str:
         one, begin = self.predictors, 0

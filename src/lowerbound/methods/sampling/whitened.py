@@ -115,7 +115,7 @@ class Whitened:
             volume = jnp.sum(jnp.log(jnp.diagonal(lower)))
             return one.log_p(t, given.data, one.lines_at(t, given.data, z)) - volume
         # At its largest, log p does not change with z; and d log |P| = tr P^-1 dP.
-        lower, loc = self._law(*map(stop_gradient, (t, given, precision)))
+        lower, loc = self._law(stop_gradient(t), given, stop_gradient(precision))
         root = solve_triangular(lower, jnp.eye(one.size), lower=True)
         trace = 0.5 * jnp.sum((root.T @ root) * precision)
         volume = jnp.sum(jnp.log(jnp.diagonal(lower))) + trace - stop_gradient(trace)
