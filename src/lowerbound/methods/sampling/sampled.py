@@ -22,7 +22,7 @@ from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.predictors import Predictors
-from lowerbound.methods.sampling.mixing import Mixing, mixing
+from lowerbound.methods.sampling.chains import Mixing, mixing
 from lowerbound.methods.sampling.trajectories import (
     CHAINS,
     differentiated,

@@ -18,7 +18,7 @@ from lowerbound.errors import NotConjugateError, UncorrectableError
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.exponential import ExponentialFamily, Natural
 from lowerbound.joint import gradient, inputs_of
-from lowerbound.methods.sampling.mixing import mixing
+from lowerbound.methods.sampling.chains import mixing
 from lowerbound.model import Model
 from lowerbound.result.fitted import Fit
 from lowerbound.trust.corrections.improved import Improved

@@ -26,7 +26,7 @@ from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.methods.gaussian.target import Target, is_quick, target_for
-from lowerbound.methods.sampling.mixing import mixing
+from lowerbound.methods.sampling.chains import mixing
 from lowerbound.methods.sampling.trajectories import (
     CHAINS,
     MATRIX,
