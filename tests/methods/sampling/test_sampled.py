@@ -60,6 +60,7 @@ def test_what_has_no_predictors_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.judged
 @pytest.mark.parametrize("seed", range(3))
 def test_draws_are_those_of_the_posterior(seed):
     """Means are worth 400 draws at least, so that five standard errors are a quarter of an sd.
@@ -77,6 +78,7 @@ def test_draws_are_those_of_the_posterior(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.judged
 def test_a_fit_of_draws_does_what_fits_do(tmp_path):
     first = lb.fit(centred, WIDE, FAR, method=lb.Trajectories(draws=400))
     second = lb.fit(centred, WIDE, FAR, method=lb.Trajectories(draws=400))
