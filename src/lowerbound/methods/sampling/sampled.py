@@ -23,6 +23,7 @@ from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.sampling.chains import Mixing, mixing
+from lowerbound.methods.sampling.heavy_tails import without_sd
 from lowerbound.methods.sampling.trajectories import (
     CHAINS,
     differentiated,
@@ -330,7 +331,14 @@ class Sampling(Walking[Sampled]):
             "The ELBO is that of the Gaussian with the mean and the covariance of the draws in "
             f"these {place.whitened.size} numbers; the draws are nearer.",
         )
-        known = Verdict("all", f"chains of NUTS agree: {place.mixed}")
+        heavy = ", ".join(f"'{name}'" for name in without_sd(values))
+        if heavy:
+            text = (
+                f"The tails of {heavy} are too heavy for an sd, or for a mean: look at quantiles."
+            )
+            notes = (*notes, text)
+        sds = f" (but for sds of {heavy}, whose tails are too heavy for one)" if heavy else ""
+        known = Verdict("all", f"chains of NUTS agree: {place.mixed}{sds}")
         if place.flaw:
             known = Verdict("nothing", place.flaw, f"lb.Trajectories(draws={2 * count})")
         history = History(trace.values, trace.seconds, step="round")
