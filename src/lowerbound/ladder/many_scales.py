@@ -13,6 +13,7 @@ from lowerbound.errors import NoPredictorsError
 from lowerbound.joint.latents import domain_of
 from lowerbound.joint.terms.domain import POSITIVE, SIMPLEX, UNIT
 from lowerbound.ladder.case import Case, Tried, listed
+from lowerbound.methods.grid.scalar_sites import noise_setters
 from lowerbound.methods.hierarchy.hierarchies import predictors_for
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.sampling.sampled import MOST, sampled_predictors
@@ -62,6 +63,7 @@ def _is_local(case: Case, found: Predictors) -> bool:
 
 
 def _bounded(case: Case) -> dict[str, int]:
-    """The numbers of each site that is positive, or a share."""
-    kinds = {name: domain_of(site) for name, site in case.model.latent.items()}
-    return {n: size for n, size in case.sizes.items() if kinds[n] in (POSITIVE, UNIT, SIMPLEX)}
+    """The numbers of each site that is positive, or a share, and no noise of the data."""
+    noise = noise_setters(case.model)
+    kinds = {n: domain_of(site) for n, site in case.model.latent.items() if n not in noise}
+    return {n: case.sizes[n] for n, kind in kinds.items() if kind in (POSITIVE, UNIT, SIMPLEX)}

@@ -21,6 +21,13 @@ def one_scale(x, y=None):
     numpyro.sample("y", dist.Normal(x @ beta, sigma), obs=y)
 
 
+def noisy_groups(y=None):
+    with numpyro.plate("groups", 12):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+        sigma = numpyro.sample("sigma", dist.HalfCauchy(1.0))
+    numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
+
+
 def rung(program, *args) -> str:
     taken = [line for line in lb.explain(program, *args).ladder if line.startswith("->")]
     return taken[0].removeprefix("-> ").split(":")[0]
@@ -34,6 +41,10 @@ def test_a_scale_for_every_effect_is_sampled(program):
 def test_few_scales_are_integrated():
     assert rung(one_scale, WIDE, FAR) != "trajectories"
     assert rung(centred, X[:, :4], X[:, 0]) != "trajectories"
+
+
+def test_noise_of_the_data_is_no_scale_of_effects():
+    assert rung(noisy_groups, RNG.normal(size=(6, 12))) != "trajectories"
 
 
 def test_the_plan_says_what_is_exact_and_what_it_takes():
