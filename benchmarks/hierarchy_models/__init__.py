@@ -1,6 +1,6 @@
 """Mixed models as different people write them, with simulated data, small enough for NUTS.
 
-`apart` and `unseen` were written first and left alone while the rest was mended.
+`apart`, `unseen` and `withheld` were written first and left alone while the rest was mended.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from benchmarks.stress_models.program import Program
 
 KINDS = (
     *("counts", "choices", "measures", "curves", "classics", "dialects", "fields", "shares"),
-    "around",
-    *("apart", "unseen"),
+    *("around", "shrinkage"),
+    *("apart", "unseen", "withheld"),
 )
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "ScoreMatching",
     "StochasticGaussian",
     "Sweep",
+    "Trajectories",
     "Verdict",
     "__version__",
     "calibrate",

@@ -32,6 +32,7 @@ from lowerbound.methods.partial.over import Over as Over
 from lowerbound.methods.rewriting.augmenting import Augmented as Augmented
 from lowerbound.methods.rewriting.collapsed_out import Collapsed as Collapsed
 from lowerbound.methods.rewriting.enumeration import Enumeration as Enumeration
+from lowerbound.methods.sampling.trajectories_value import Trajectories as Trajectories
 from lowerbound.methods.score.score_value import ScoreFunctions as ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI as SVI
 from lowerbound.methods.stochastic.batched import Details as Details

@@ -7,7 +7,7 @@ Every `jit` of the library is made here; a test walks the source for others.
 
 from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.hoisting import in_two
-from lowerbound.compiled.jitted import Jitted, jit, quickly
+from lowerbound.compiled.jitted import Jitted, briskly, jit, quickly
 from lowerbound.compiled.kept import Kept
 from lowerbound.compiled.options import equations, quick_options
 from lowerbound.compiled.tracing import traced
@@ -21,6 +21,7 @@ from lowerbound.compiled.waiting import (
 
 __all__ = [
     "Jitted",
+    "briskly",
     "jit",
     "quickly",
     "abreast",

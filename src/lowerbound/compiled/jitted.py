@@ -11,7 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.gamma_functions import by_series, is_large_gamma
-from lowerbound.compiled.options import quick_options
+from lowerbound.compiled.options import brisk_options, quick_options
 from lowerbound.compiled.rewriting import Rewriting, Values
 from lowerbound.compiled.tracing import apart
 from lowerbound.compiled.unsplit import divided, in_parts, kernels_divide
@@ -135,3 +135,8 @@ def jit(function: Callable[..., Any], **options: Any) -> Jitted:
 def quickly(function: Callable[..., Any]) -> Jitted:
     """Jit the function for speed of compilation rather than of execution."""
     return Jitted(function, compiler_options=quick_options())
+
+
+def briskly(function: Callable[..., Any]) -> Jitted:
+    """Jit the function for both: what runs for seconds, and should not compile for longer."""
+    return Jitted(function, compiler_options=brisk_options())

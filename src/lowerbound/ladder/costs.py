@@ -32,6 +32,7 @@ from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.rewriting.collapsed_out import Collapsed, collapsed_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 from lowerbound.run.method import Method
 from lowerbound.run.problem import Problem
@@ -50,6 +51,7 @@ _RULES: Final[Mapping[type[Method], Callable[[Counted, Any], Work | None]]] = {
     Memoized: factor_work.batches,
     Given: factor_work.grid,
     Integrated: factor_work.hierarchy,
+    Trajectories: factor_work.chains,
     Over: gaussian_work.partly,
     Collapsed: _of_the_rest,
     Enumeration: factor_work.summed_over,
@@ -93,6 +95,8 @@ def _below(problem: Problem, method: Method) -> Iterator[Method]:
         if not predictors_for(problem, tuple(method.sites or ())).theta:
             return  # one solution: nothing takes less
         yield CAVI() if not problem.joint.structure.residuals else Gaussian()
+    elif isinstance(method, Trajectories):
+        yield Gaussian()
     elif isinstance(method, Collapsed):
         rest = collapsed_problem(problem, tuple(method.sites))[1]
         for other in _below(rest, method.method):

@@ -25,6 +25,9 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.sampling.sampled import FIRST, WARM, sampled_predictors
+from lowerbound.methods.sampling.trajectories import CHAINS as SAMPLED_CHAINS
+from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 
 SWEEPS, CURVED_SWEEPS, EXACT_SWEEPS = 60, 10, 2
@@ -48,6 +51,8 @@ NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, a
 # over one block, and over its products.
 ELIMINATED, CALLS, PASSED, CUBED = 3000.0, 5000, 25_000, 50
 LOOKED_AT = 40_000  # places where it is seen what a Gaussian leaves of terms that meet
+SAMPLER, GRADIENTS = 6000, 20  # operations of NUTS, optimised; gradients of a trajectory
+DIFFERENTIATED, SQUARES, NUMBERS = 3, 10, 100  # of log p; of P, for each pair of z; for a number
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
 
 
@@ -148,6 +153,18 @@ def _chains(surface: AnySurface) -> Work:
         return Work(operations, CALLS * CHAINS * SOLVED + drawn, 0.0, held)
     each = found.blocks * (PASSED + CUBED * float(found.width) ** 3)
     return Work(operations, CALLS * each + drawn, 0.0, held)
+
+
+def chains(counted: Counted, method: Trajectories) -> Work:
+    """Trajectories of a few chains, whose program is compiled with the gradient of log p in it."""
+    found = sampled_predictors(counted.problem)
+    rounds = WARM + FIRST + WARM + method.draws / SAMPLED_CHAINS
+    gradients = SAMPLED_CHAINS * rounds * GRADIENTS
+    size = found.size + found.dimension
+    each = DIFFERENTIATED * counted.numbers + SQUARES * float(found.size) ** 2 + NUMBERS * size
+    if not found.is_quadratic:  # the factor of the precision is differentiated too
+        each += SQUARES * float(found.size) ** 2
+    return Work(SAMPLER + WRITTEN * counted.operations, gradients * each)
 
 
 def summed_over(counted: Counted, _: Enumeration) -> Work:

@@ -1,16 +1,16 @@
 """The automatic ladder: a table of rungs, the first of which that holds is taken.
 
     minibatches (streams) -> parameters maximised -> exact -> conjugate sites integrated out
-        -> hyperparameters integrated -> conditioned on a few scalars
+        -> chains over local scales -> hyperparameters integrated -> conditioned on a few scalars
         -> coordinate ascent (quadrature) -> augmented
         -> Gaussian of a few sites, the rest exact -> Gaussian -> score functions
 
 A posterior of one factor is exact. Sites with exact factors given the rest, of parameters in it,
 are integrated out, and rungs below take what is left. Given scales, correlations and shapes, what
-is a function of linear predictors is a sparse Gaussian, and these are integrated; other scalars
-that set the scale or the shape of the rest go on a grid, where the rest is one Gaussian given them.
-Coordinate ascent takes what has a factor for every site; a Gaussian on the unconstrained space
-takes everything else.
+is a function of linear predictors is a sparse Gaussian, and these are integrated, or sampled where
+every effect has a scale of its own; other scalars that set the scale or the shape of the rest go on
+a grid, where the rest is one Gaussian given them. Coordinate ascent takes what has a factor for
+every site; a Gaussian on the unconstrained space takes everything else.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lowerbound.ladder import (
     exactly,
     gaussian_rungs,
     hierarchical,
+    many_scales,
     marginally,
     parametric,
     scalars,
@@ -56,6 +57,7 @@ RUNGS: tuple[Rung, ...] = (
     parametric.gradients,
     exactly.exact,
     marginally.collapsed,
+    many_scales.sampled,
     hierarchical.integrated,
     scalars.conditioned,
     exactly.coordinates,

@@ -21,6 +21,7 @@ from lowerbound.methods.partial.over import Over
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.methods.rewriting.collapsed_out import Collapsed
 from lowerbound.methods.rewriting.enumeration import Enumeration
+from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.score.score_value import ScoreFunctions
 from lowerbound.methods.stochastic.batched import SVI, Details, Memoized
 from lowerbound.run.method import Method, Settings
@@ -40,6 +41,7 @@ METHODS: Final[tuple[type[Method], ...]] = (
     Enumeration,
     EM,
     Integrated,
+    Trajectories,
 )
 AROUND: Final[tuple[type[Method], ...]] = (Given, Over, Augmented, Collapsed)
 VALUES: Final[tuple[type[Settings], ...]] = (*METHODS, *AROUND, Details)  # that files may name

@@ -64,6 +64,11 @@ def observed_scales(model: Model) -> list[str]:
     return _setters(model, counts)
 
 
+def noise_setters(model: Model) -> list[str]:
+    """The latent sites, scalars or not, that the scale of some observed site depends on."""
+    return _setters(model, lambda site, name, _: site not in model.latent and name in SCALES)
+
+
 def _scalars(model: Model, names: Iterable[str]) -> bool:
     return all(is_scalar(model.latent[name]) for name in names)
 

@@ -39,17 +39,17 @@ MANY = 4  # times as many numbers of z as of theta, where z is Gaussian given th
 _programs: Kept[dict[object, Any]] = Kept(16)  # what equal programs share, with whatever data
 
 
-def predictors_of(model: Model, given: Sequence[str] = ()) -> Predictors:
+def predictors_of(model: Model, given: Sequence[str] = (), most: int = MOST) -> Predictors:
     """The predictors of a program, with the sites `given` part of theta, and others as need be.
 
     z are the sites that are real, and those between bounds that are no scale, as long as their
     predictors are linear: in their own coordinates first, then on the unconstrained space. Theta
     are all others, and those that meet the predictors of others; where these are more than a few
-    numbers, predictors may meet in one term. Raises NoPredictorsError with the reason where there
-    are none.
+    numbers, predictors may meet in one term. `most`: the numbers that theta may have. Raises
+    NoPredictorsError with the reason where there are none.
     """
     reading = _Reading(model)
-    roles = _Roles.of(model, given)
+    roles = _Roles.of(model, given, most)
     try:
         return reading.of(roles)
     except NoPredictorsError:
@@ -119,16 +119,17 @@ class _Roles:
     """What the sites of a program are taken for.
 
     straight: sites with bounds that are part of z as they are. bent: those that are so on the
-    unconstrained space. theta: what is integrated.
+    unconstrained space. theta: what is integrated, of so many numbers at `most`.
     """
 
     coordinates: Coordinates
     theta: tuple[str, ...]
     straight: frozenset[str]
     bent: frozenset[str]
+    most: int
 
     @classmethod
-    def of(cls, model: Model, given: Sequence[str]) -> _Roles:
+    def of(cls, model: Model, given: Sequence[str], most: int) -> _Roles:
         """What the supports of sites and their use say at first."""
         coordinates = Coordinates.of(model)
         if len(coordinates.supports) < len(coordinates.shapes):
@@ -153,7 +154,7 @@ class _Roles:
                 (near_bounds if near and size <= SMALL else many).append(name)
             else:
                 theta.append(name)
-        roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent))
+        roles = cls(coordinates, tuple(theta), frozenset(), frozenset(bent), most)
         few = roles.numbers([*theta, *near_bounds]) <= FEW
         if few:
             theta += near_bounds
@@ -171,20 +172,21 @@ class _Roles:
         shapes = self.coordinates.shapes
         return sum(int(np.prod(shapes[name], dtype=int)) for name in sites)
 
-    def without(self, error: NoPredictorsError, most: int = MOST) -> _Roles | None:
+    def without(self, error: NoPredictorsError, most: int = 0) -> _Roles | None:
         """What is left to try: sites with bounds in the way are bent, or else given.
 
-        most: numbers that may be given.
+        most: numbers that may be given, if more than else.
         """
+        limit = max(most, self.most)
         met = set(error.meeting) or set(self.z)
         wrong = self.straight & met
         if wrong:
-            few = self.numbers(self.theta) + self.numbers(wrong) <= most
+            few = self.numbers(self.theta) + self.numbers(wrong) <= limit
             small = {name for name in wrong if few and self.numbers([name]) <= SMALL}
             bent = self.bent | (wrong - small)
             return self._with(self.straight - wrong, bent, (*self.theta, *small))
         wrong = self.bent & met
-        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= most:
+        if wrong and self.numbers(self.theta) + self.numbers(wrong) <= limit:
             return self._with(self.straight, self.bent - wrong, (*self.theta, *wrong))
         if error.sites:
             return self._with(self.straight, self.bent, (*self.theta, *error.sites))
@@ -197,7 +199,7 @@ class _Roles:
         model = self.coordinates.program()
         coordinates = Coordinates.of(model, straight=straight)
         ordered = tuple(name for name in coordinates.shapes if name in chosen)
-        return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent))
+        return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent), self.most)
 
 
 def bounds(coordinates: Coordinates, site: str) -> tuple[Any, Any] | None:
@@ -223,7 +225,7 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     """The predictors of a program with these roles, of which so many may meet."""
     model = reading.model
     coordinates, theta, z = roles.coordinates, roles.theta, roles.z
-    most = BY_CHAINS if together == 1 else MOST
+    most = max(BY_CHAINS, roles.most) if together == 1 else roles.most
     what = f"{roles.numbers(theta)} numbers of {_listed(theta)} are too many to be integrated"
     if roles.numbers(theta) > most:
         raise NoPredictorsError(what)
@@ -231,7 +233,8 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
         raise NoPredictorsError("no site is left given these")
     names = sorted(model.arguments.data)
     leaves = tuple(np.asarray(model.arguments.data[name]) for name in names)
-    relative = relative_for(coordinates, theta) if roles.numbers(theta) <= MOST else None
+    over_points = roles.numbers(theta) <= MOST == roles.most  # chains go over theta itself
+    relative = relative_for(coordinates, theta) if over_points else None
     if relative is not None:
         leaves += tuple(relative.arrays().values())
     density = density_in(coordinates, theta, z, names, relative)
@@ -253,7 +256,9 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back, relative)
     _check(found, written)
     _check_bounds(found)
-    if found.dimension > MOST and not (found.size > MANY * found.dimension and found.is_quadratic):
+    if found.dimension > roles.most and not (
+        found.size > MANY * found.dimension and found.is_quadratic
+    ):
         raise NoPredictorsError(what)
     return found
 

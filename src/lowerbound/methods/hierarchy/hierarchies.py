@@ -67,10 +67,13 @@ FAR = 0.1  # nats: an evidence known no better is none
 LOOKS = 2  # at what the data say of hyperparameters around others
 
 
-def predictors_for(problem: Problem, sites: Sequence[str] = ()) -> Predictors:
-    """The predictors of a problem's program, found once."""
+def predictors_for(
+    problem: Problem, sites: Sequence[str] = (), most: int = MOST_OVER_POINTS
+) -> Predictors:
+    """The predictors of a problem's program, with theta of so many numbers, found once."""
     names = tuple(sites)
-    return problem.once(("predictors", names), lambda: predictors_of(problem.model, names))
+    key = ("predictors", names, most)
+    return problem.once(key, lambda: predictors_of(problem.model, names, most))
 
 
 def surface_for(problem: Problem, predictors: Predictors) -> AnySurface:

@@ -178,15 +178,19 @@ class Predictors:
 
     @cached_property
     def is_quadratic(self) -> bool:
-        """Whether every g is a parabola, so that z given theta is Gaussian.
+        """Whether every g is a parabola, so that z given theta is Gaussian."""
+        return self.lines == self.count and bool(self.parabolic.all())
 
-        Its slope is then a straight line, near and far: |z| has a slope that is constant twice.
+    @cached_property
+    def parabolic(self) -> np.ndarray:
+        """Which g are parabolas, of predictors that meet no others in a term.
+
+        Their slope is then a straight line, near and far: |z| has a slope that is constant twice.
         """
-        if self.lines > self.count:
-            return False
         rng = np.random.default_rng(0)
         t = 0.1 * rng.normal(size=self.dimension)
         none, line = np.zeros(self.count), None
+        found = np.ones(self.count, bool)
         for size in FAR:
             first, step = (size * rng.normal(size=self.count) for _ in range(2))
             second = first + step + np.copysign(size, step)  # of a million, no two near each other
@@ -199,9 +203,10 @@ class Predictors:
                 line = steepness if line is None else line
                 noise = 1e-12 * np.maximum(*map(abs, slopes)) / abs(second - first)
                 scale = np.maximum(abs(steepness), abs(line))
-                if not (abs(steepness - line) <= CURVED * scale + noise).all():
-                    return False
-        return True
+                found &= abs(steepness - line) <= CURVED * scale + noise
+            if not found.any():
+                break
+        return found
 
     def expected(self, t: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Expected:
         """Expectations under normals with means (count,) and variances of all lines."""
@@ -271,9 +276,13 @@ class Predictors:
             # Optimised where rows are many: the compiler takes longer than small ones ever save.
             quick = key == "at" or self.count < QUICK_BELOW
             self.compiled[key] = lightly(function, CALLS) if quick else jit(function)
-        data = Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            return self.compiled[key](np.asarray(t, float), data, *args)
+            return self.compiled[key](np.asarray(t, float), self.data, *args)
+
+    @cached_property
+    def data(self) -> Data:
+        """What every compiled function is given."""
+        return Data(self.leaves, tuple(self.parts.maps.tape.indices), self.joint)
 
     def _env(self, t: Array, leaves: Sequence[Any]) -> dict[Name, Any]:
         inputs = self.parts.flat.inputs

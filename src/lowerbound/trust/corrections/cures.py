@@ -10,12 +10,12 @@ from dataclasses import replace
 from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
+from lowerbound.methods.sampling.trajectories import CHAINS, WARM
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import LEVELS, UNKNOWN
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import against
 from lowerbound.trust.corrections.correcting import correct
-from lowerbound.trust.corrections.trajectories import CHAINS, WARM
 from lowerbound.trust.judging import judged_within, warn_of
 
 DRAWS, SECONDS = 1024, 10.0  # of a verdict, where there is none yet

@@ -27,18 +27,25 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, cov
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.numerics.chain_mixing import mixing
 from lowerbound.methods.gaussian.target import Target, is_quick, target_for
+from lowerbound.methods.sampling.trajectories import (
+    CHAINS,
+    MATRIX,
+    WARM,
+    Density,
+    inward,
+    standardised,
+    trajectories,
+)
 from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
-from lowerbound.trust.corrections.trajectories import CHAINS, WARM, Density, trajectories
 from lowerbound.trust.optima.summits import SEARCHED, Optima, other_summits
 from lowerbound.trust.weighing import weighted
 
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
 DENSE = 200  # numbers up to which the metric adapts as a matrix
-MATRIX = 1000  # numbers up to which that of q is one
 FEW, THIN = 3, 4  # numbers up to which trajectories are short, and are taken in fours
 SHARE = 0.01  # of trajectories that may diverge
 
@@ -85,8 +92,8 @@ def by_trajectories(view: Against, draws: int, seed: int, optima: Optima = ()) -
     if elsewhere is not None:
         others = course.placed(elsewhere)[: CHAINS // 2]
         starts = np.concatenate([starts[: CHAINS - len(others)], others])
-    inside = _solved(course.root, starts - course.loc)
-    found = course.compiled[key](inside, keys, course.loc, course.root, course.data)
+    inside = inward(course.root, starts - course.loc)
+    found = course.compiled[key](inside, keys, course.loc, course.root, course.data, kept)
     vectors, diverging, steps = (np.asarray(a) for a in found)
     mixed = mixing(vectors, course.owner)
     diverged, count = int(diverging.sum()), CHAINS * kept
@@ -144,7 +151,7 @@ def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course
         _density(target),
         target.arguments,
         vectors,
-        *_standard(vectors),
+        *standardised(vectors),
         left.coordinates.owner,
         every,
         target.compiled,
@@ -179,7 +186,7 @@ def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
         loc = np.asarray(view.parameters["loc"], float)
         root = np.linalg.cholesky(np.asarray(covariance(view.parameters), float))
     else:
-        loc, root = _standard(vectors)
+        loc, root = standardised(vectors)
 
     return _Course(
         _density(target),
@@ -197,20 +204,6 @@ def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
     )
 
 
-def _standard(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of draws, and a root of their covariance: a matrix, or the sds of many numbers."""
-    size = vectors.shape[1]
-    loc = vectors.mean(axis=0)
-    sd = np.maximum(vectors.std(axis=0), 1e-12 * (1.0 + abs(loc)))
-    if size > min(MATRIX, len(vectors) // 5):
-        return loc, sd
-    # A few draws more than numbers: what they say of correlations counts by how many they are.
-    unit = (vectors - loc) / sd
-    share = len(vectors) / (len(vectors) + 5.0 + size)
-    correlation = share * (unit.T @ unit) / len(vectors) + (1.0 - share) * np.eye(size)
-    return loc, sd[:, None] * np.linalg.cholesky(correlation)
-
-
 def _coordinates(view: Against) -> str:
     """Which sites were moved by other coordinates than their own."""
     noncentred = sorted(view.coordinates.noncentred)
@@ -218,9 +211,3 @@ def _coordinates(view: Against) -> str:
         return ""
     named = [f"'{n}' {float(centring(n, view.target.data)):.2f}" for n in noncentred]
     return f"; non-centred coordinates, centring {', '.join(named)}"
-
-
-def _solved(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The rows in coordinates where q is standard."""
-    inside: np.ndarray = rows / root if root.ndim == 1 else np.linalg.solve(root, rows.T).T
-    return inside

@@ -1,0 +1,128 @@
+"""Chains of NUTS (Hoffman and Gelman 2014; NumPyro's) over any density of one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import jaxpr_as_fun
+
+from lowerbound.compiled import traced
+
+CHAINS, WARM = 4, 300
+ACCEPTED = 0.8
+DEEPEST = 10  # doublings of a trajectory
+MATRIX = 1000  # numbers up to which a covariance is a matrix
+
+Density = Callable[[Array, Any], Array]  # of a vector and data
+
+
+def trajectories(
+    density: Density,
+    kept: int,
+    dense: bool,
+    forward: bool = False,
+    thin: int = 1,
+    warm: int = WARM,
+    shallow: int = DEEPEST,
+) -> Any:
+    """A function of starts, keys, mean, root, data and a count: draws (C, S, d), and of each how
+    many trajectories diverged and how many gradients they took.
+
+    The chains go in coordinates where a Gaussian of that mean and root (a matrix, or sds) is
+    standard, and begin at such. `kept`: the most draws, of which the first `count` are made.
+    `dense`: the metric adapts as a matrix. `forward`: the density is differentiated forwards.
+    `thin`: how many trajectories a draw is kept after. `warm`: draws before the first that is kept,
+    whose trajectories are doubled at most `shallow` times.
+    """
+    from numpyro.infer.hmc import hmc
+
+    def chain(start: Array, key: Array, loc: Array, root: Array, data: Any, count: Array) -> Any:
+        def placed(inside: Array) -> Array:
+            return loc + (root * inside if root.ndim == 1 else root @ inside)
+
+        begin, once = hmc(lambda inside: -density(placed(inside), data), algo="NUTS")
+        state = begin(
+            start,
+            warm * thin,
+            dense_mass=dense,
+            target_accept_prob=ACCEPTED,
+            max_tree_depth=(shallow, DEEPEST),
+            forward_mode_differentiation=forward,
+            rng_key=key,
+        )
+        zero = jnp.zeros((), int)
+
+        def step(number: Array, held: Any) -> Any:
+            def more(_: Any, held: Any) -> Any:
+                state, diverged, steps = held
+                state = once(state)
+                return state, diverged + state.diverging, steps + state.num_steps
+
+            state, draws, lost, taken = held
+            state, diverged, steps = jax.lax.fori_loop(0, thin, more, (state, zero, zero))
+            at = jnp.where(number < warm, kept, number - warm)
+            return (
+                state,
+                draws.at[at].set(placed(state.z), mode="drop"),
+                lost.at[at].set(diverged, mode="drop"),
+                taken.at[at].set(steps, mode="drop"),
+            )
+
+        none = jnp.zeros(kept, int)
+        first = state, jnp.zeros((kept, len(start))), none, none
+        # One loop for all, which is compiled once.
+        return jax.lax.fori_loop(0, warm + count, step, first)[1:]
+
+    def every(starts: Array, keys: Array, loc: Array, root: Array, data: Any, count: Array) -> Any:
+        return jax.vmap(lambda s, k: chain(s, k, loc, root, data, count))(starts, keys)
+
+    return every
+
+
+def differentiated(density: Density, vector: Array, data: Any) -> Density:
+    """The same density, traced with its gradient once, however often a sampler asks for both.
+
+    vector, data: of the shapes that it is traced for.
+    """
+    given, structure = jax.tree.flatten(data)
+
+    def flat(vector: Array, *leaves: Any) -> Any:
+        return jax.value_and_grad(density)(vector, jax.tree.unflatten(structure, leaves))
+
+    closed = traced(flat)(vector, *given)
+
+    @jax.custom_vjp
+    def value(vector: Array, data: Any) -> Array:
+        return jnp.asarray(jaxpr_as_fun(closed)(vector, *jax.tree.leaves(data))[0])
+
+    def both(vector: Array, data: Any) -> Any:
+        return tuple(jaxpr_as_fun(closed)(vector, *jax.tree.leaves(data)))
+
+    value.defvjp(both, lambda slope, by: (by * slope, None))
+    found: Density = value
+    return found
+
+
+def standardised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of draws, and a root of their covariance: a matrix, or the sds of many numbers."""
+    size = vectors.shape[1]
+    loc = vectors.mean(axis=0)
+    sd = np.maximum(vectors.std(axis=0), 1e-12 * (1.0 + abs(loc)))
+    if size > min(MATRIX, len(vectors) // 5):
+        return loc, sd
+    # A few draws more than numbers: what they say of correlations counts by how many they are.
+    unit = (vectors - loc) / sd
+    share = len(vectors) / (len(vectors) + 5.0 + size)
+    correlation = share * (unit.T @ unit) / len(vectors) + (1.0 - share) * np.eye(size)
+    return loc, sd[:, None] * np.linalg.cholesky(correlation)
+
+
+def inward(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows in coordinates where a Gaussian of this root is standard."""
+    inside: np.ndarray = rows / root if root.ndim == 1 else np.linalg.solve(root, rows.T).T
+    return inside

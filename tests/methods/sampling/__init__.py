@@ -1,0 +1,1 @@
+"""Chains over scales, and the coordinates that they go in."""
