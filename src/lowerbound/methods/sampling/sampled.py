@@ -324,7 +324,7 @@ class Sampling(Walking[Sampled]):
         elbo, error = self._bound(place)
         q = Q(WeightedDraws(), {"values": values, "weights": np.full(count, 1.0 / count)})
         over = "theta" if self.predictors.is_quadratic else "theta and u"
-        notes = (
+        notes: tuple[str, ...] = (
             f"{CHAINS} chains of {count // CHAINS:,} trajectories over {over}, after {WARM} a "
             f"round: {place.diverged:,} diverged, {place.gradients:.0f} gradients each; "
             f"{place.mixed}.",
