@@ -102,6 +102,27 @@ def vectors(X: np.ndarray, x: Any = None) -> None:
         numpyro.sample("x", dist.MultivariateNormal(mu, covariance), obs=x)
 
 
+def many_scales(X: np.ndarray, y: Any = None) -> None:
+    """A scale for every coefficient: chains of NUTS, with the coefficients integrated out."""
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(1.0))
+    own = numpyro.sample("own", dist.HalfCauchy(1.0).expand([X.shape[1]]).to_event(1))
+    beta = numpyro.sample("beta", dist.Normal(0.0, tau * own).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ beta, sigma), obs=y)
+
+
+def states(y: Any) -> None:
+    """A latent autoregression of two numbers: chains over its matrix, states along a band."""
+    A = numpyro.sample("A", dist.Normal(0.0, 0.5).expand([2, 2]).to_event(2))
+    q = numpyro.sample("q", dist.HalfNormal(1.0).expand([2]).to_event(1))
+    r = numpyro.sample("r", dist.HalfNormal(1.0))
+    z = numpyro.sample("z", dist.Normal(0.0, 5.0).expand([len(y), 2]).to_event(2).mask(False))
+    numpyro.factor("first", dist.Normal(0.0, 1.0).log_prob(z[0]).sum())
+    numpyro.factor("steps", dist.Normal(z[:-1] @ A.T, q).log_prob(z[1:]).sum())
+    numpyro.sample("y", dist.Normal(z, r).to_event(2), obs=y)
+
+
 def _regression(n: int, d: int) -> dict[str, np.ndarray]:
     rng = _rng()
     X = rng.normal(size=(n, d))
@@ -133,6 +154,8 @@ def cases() -> dict[str, Case]:
         "integrated": Case(mixed, groups, lb.Integrated(), few=("X", "group")),
         "integrated logistic": Case(logistic, binary, lb.Integrated(), few=("X",)),
         "vectors of groups": Case(correlated_groups, _grouped(150, 4, 15), few=("X", "group")),
+        "many scales": Case(many_scales, {"X": wide["X"][:, :14], "y": wide["y"]}, few=("X",)),
+        "states": Case(states, {"y": _rng().normal(size=(60, 2)).cumsum(axis=0) / 3}),
         "Gaussian": Case(vectors, gp, lb.Gaussian()),
         "automatic": Case(vectors, gp),
     }
