@@ -251,31 +251,51 @@ def test_sequences_of_several_lengths():
     np.testing.assert_allclose(found - prior, total, rtol=1e-9)
 
 
-def test_a_fit_of_fifty_steps():
-    def model(y):
-        stay = numpyro.sample("stay", dist.Beta(8.0, 2.0))
+def stays(y):
+    stay = numpyro.sample("stay", dist.Beta(8.0, 2.0))
 
-        def step(z, y):
-            z = numpyro.sample("z", dist.Bernoulli(jnp.where(z == 1, stay, 1 - stay)))
-            numpyro.sample("y", dist.Normal(2.0 * z, 1.0), obs=y)
-            return z, None
+    def step(z, y):
+        z = numpyro.sample("z", dist.Bernoulli(jnp.where(z == 1, stay, 1 - stay)))
+        numpyro.sample("y", dist.Normal(2.0 * z, 1.0), obs=y)
+        return z, None
 
-        scan(step, jnp.ones((), jnp.int32), y)
+    scan(step, jnp.ones((), jnp.int32), y)
 
-    states = np.repeat([1, 0, 1, 0, 1], 10)
-    y = 2.0 * states + np.random.default_rng(1).normal(size=50)
+
+def on_a_line(y):
+    """Places of `stay`, and their shares in the posterior."""
     grid = np.linspace(0.0005, 0.9995, 1000)
     logs = 7 * np.log(grid) + np.log1p(-grid)
     logs += [np.log(_chain(s, y)) for s in grid]
-    weights = np.exp(logs - logsumexp(logs))
-    fit = lb.fit(model, y)
+    return grid, np.exp(logs - logsumexp(logs))
+
+
+def test_states_given_a_scalar_have_the_shares_of_all_paths():
+    y = np.array([1.5, 2.2, 0.1, -0.4, 1.0])
+    grid, weights = on_a_line(y)
+    fit = lb.fit(stays, y)
+    assert next(row.family for row in fit.plan.rows if row.site == "z").startswith("Markov chain")
+    expected = np.zeros(5)
+    for path in itertools.product((0, 1), repeat=5):
+        same = np.array([1, *path[:-1]]) == path
+        likelihood = norm.pdf(y, 2.0 * np.array(path)).prod()
+        law = grid ** same.sum() * (1 - grid) ** (5 - same.sum()) * likelihood
+        given = np.array([_chain(s, y) for s in grid])
+        expected += np.array(path) * (weights @ (law / given))
+    np.testing.assert_allclose(fit.mean("z"), expected, atol=2e-3)
+
+
+def test_a_fit_of_fifty_steps():
+    states = np.repeat([1, 0, 1, 0, 1], 10)
+    y = 2.0 * states + np.random.default_rng(1).normal(size=50)
+    grid, weights = on_a_line(y)
+    fit = lb.fit(stays, y)
     mean = weights @ grid
     sd = np.sqrt(weights @ grid**2 - mean**2)
     assert fit.mean("stay") == pytest.approx(mean, abs=0.02 * sd)
     assert fit.sd("stay") == pytest.approx(sd, rel=0.05)
     assert np.mean((fit.mean("z") > 0.5) == states) > 0.9
     assert fit.sample(10)["z"].shape == (10, 50)
-    assert "'z' summed out of log p, along 50 rows with 2 states each." in fit.plan.notes
 
 
 def _chain(stay, y):

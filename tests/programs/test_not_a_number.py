@@ -116,6 +116,7 @@ def with_any_scale(x, y, group):
     numpyro.sample("y", dist.Normal(a + b * x, 0.5), obs=y)
 
 
+@pytest.mark.filterwarnings("ignore::lowerbound.errors.LadderWarning")  # points find no start
 def test_an_imputation_whose_density_is_no_number_in_half_of_its_prior():
     x = np.where(GONE, np.nan, X)
     fit = lb.fit(with_any_scale, x, Y, np.arange(20) % 3)

@@ -151,6 +151,12 @@ class NodeMixture(_WithMoments):
         """Where a component has its mass."""
         return self._component(0).support
 
+    @property
+    def probs(self) -> Array:
+        """Of components over the values of discrete elements: the weighted sum of their shares."""
+        each = jax.vmap(lambda law: law.probs)(self.components)
+        return jnp.tensordot(jnp.exp(self.log_weights), each, 1)
+
     def log_prob(self, value: Array, intermediates: Any = None) -> Array:
         """Log of the weighted sum of the components' densities."""
         each = jax.vmap(lambda law: law.log_prob(value))(self.components)
