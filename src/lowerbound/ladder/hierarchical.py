@@ -77,6 +77,8 @@ def _known_scales(case: Case) -> Iterator[Tried]:
         found = predictors_for(case.problem)
         if found.theta or not found.all_real or found.size < LEAST:
             return
+        if _as_well_together(case, found):
+            return
         surface_for(case.problem, found)
     except (NoPredictorsError, TooDenseError):
         return
