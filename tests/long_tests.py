@@ -5,6 +5,8 @@ LONG: dict[str, str] = {
     "tests/calibration/test_calibrate.py::"
     "test_a_q_that_does_not_listen_to_the_data_is_found": "a q in the wrong place",
     "tests/calibration/test_calibrate.py::"
+    "test_all_fits_run_what_the_first_has_compiled": "the table of methods",
+    "tests/calibration/test_calibrate.py::"
     "test_data_sets_that_cannot_be_fitted_are_counted": "an interrupt, in the same file",
     "tests/calibration/test_calibrate.py::"
     "test_discrete_sites_of_the_model_and_of_its_rows_are_ranked": "ranks, in the same file",
@@ -14,14 +16,26 @@ LONG: dict[str, str] = {
     "test_minibatches_on_four_devices_give_the_numbers_of_one": "all rows",
     "tests/compute/test_devices.py::"
     "test_two_processes_give_the_numbers_of_one": "tests/methods/stochastic",
+    "tests/cost/test_costs.py::"
+    "test_a_derivation_that_cannot_be_checked_leaves_the_fit_to_a_gaussian": "a grid given up",
+    "tests/cost/test_costs.py::"
+    "test_rungs_share_the_time_of_one_fit": "a grid that is given up, in the same file",
     "tests/cost/test_work.py::"
     "test_a_dear_density_is_looked_at_at_fewer_points": "fewer starts, in tests/cost/test_costs",
+    "tests/estimators/test_base.py::"
+    "test_importing_estimators_is_light_and_importing_lowerbound_does_not": "tests/test_import",
     "tests/estimators/test_experts.py::"
     "test_a_tree_of_gates_finds_four_pieces": "planted pieces, in the same file",
     "tests/estimators/test_experts.py::"
     "test_logistic_experts_find_classes_on_two_sides": "planted pieces, in the same file",
+    "tests/estimators/test_experts.py::"
+    "test_with_gates_that_know_nothing_the_bound_is_below_the_enumerated_evidence": (
+        "the law of bounds"
+    ),
     "tests/estimators/test_factorial.py::"
     "test_missing_entries_more_rows_and_files": "those of Gaussian mixtures",
+    "tests/estimators/test_gaussian_mixture.py::"
+    "test_densities_are_those_of_the_fit_and_rows_do_not_touch": "planted clusters",
     "tests/estimators/test_gaussian_mixture.py::"
     "test_missing_entries_are_left_out": "tests/models/test_missing_data",
     "tests/estimators/test_gaussian_mixture.py::"
@@ -38,6 +52,9 @@ LONG: dict[str, str] = {
     "test_probit_probabilities_are_exact": "classes, in the same file",
     "tests/estimators/test_regressions.py::test_without_an_intercept": "the line, in the same file",
     "tests/family/test_free.py::test_beta_with_wide_plateaus": "normal of every width",
+    "tests/family/test_free.py::"
+    "test_draws_follow_the_distribution_function": "the laws of families",
+    "tests/family/test_free.py::test_entropy_agrees_with_draws": "the laws of families",
     "tests/family/test_free.py::test_generalised_inverse_gaussian": "power-law tails",
     "tests/family/test_free.py::test_inverse_gamma": "gamma over ten orders of magnitude",
     "tests/family/test_free.py::"
@@ -50,12 +67,18 @@ LONG: dict[str, str] = {
     "test_a_saved_fit_reads_tables_too": "new tables, in the same file",
     "tests/formulas/test_formulated.py::"
     "test_held_out_rows_have_densities_and_new_groups_have_smaller_ones": "new tables, same file",
+    "tests/formulas/test_formulated.py::"
+    "test_the_plan_is_a_hierarchy": "new tables, in the same file",
     "tests/ladder/test_ladder.py::"
     "test_new_rows_after_a_grid_go_on_from_a_mean_field": "the table of methods",
     "tests/methods/coordinate/test_augment_behind.py::"
     "test_poisson_factorisation_equals_the_one_with_its_counts": "tests/model/test_augment_behind",
     "tests/methods/coordinate/test_augment_behind.py::"
     "test_topics_of_counts_equal_topics_of_words": "the mixture by hand, in the same file",
+    "tests/methods/coordinate/test_em.py::"
+    "test_a_parameter_inside_an_expectation_by_quadrature": "stationary points",
+    "tests/methods/coordinate/test_em.py::"
+    "test_a_weight_may_end_on_the_edge_of_the_simplex": "weights of a mixture",
     "tests/methods/coordinate/test_em.py::"
     "test_more_parameters_than_a_hessian_is_for": "stationary points, in the same file",
     "tests/methods/coordinate/test_em.py::"
@@ -89,6 +112,8 @@ LONG: dict[str, str] = {
     "tests/methods/hierarchy/test_bounds.py::"
     "test_where_a_bound_is_reached_the_sites_are_integrated": "wide bounds, in the same file",
     "tests/methods/hierarchy/test_hierarchies.py::"
+    "test_a_factor_with_one_level_is_fitted": "a boundary, in the same file",
+    "tests/methods/hierarchy/test_hierarchies.py::"
     "test_a_group_without_rows_has_the_law_of_all_groups": "brute force, in the same file",
     "tests/methods/hierarchy/test_hierarchies.py::"
     "test_a_scale_told_by_its_logarithm_is_integrated_too": "tests/ladder/test_ladder_scales",
@@ -107,6 +132,8 @@ LONG: dict[str, str] = {
     "tests/methods/parameters/test_gradients.py::"
     "test_equal_programs_compile_once_whatever_their_data": "the table of methods",
     "tests/methods/parameters/test_gradients.py::"
+    "test_its_parameters_are_the_tree_that_was_registered": "loadings, in the same file",
+    "tests/methods/parameters/test_gradients.py::"
     "test_its_q_is_one_gaussian_a_row": "the tree, in the same file",
     "tests/methods/parameters/test_gradients.py::"
     "test_new_rows_have_gaussians_and_densities": "the table of methods",
@@ -116,6 +143,8 @@ LONG: dict[str, str] = {
     "test_topics_of_products_of_experts": "the prior scale, in the same file",
     "tests/methods/partial/test_hybrid.py::test_a_saved_fit_is_the_same": "the table of methods",
     "tests/methods/partial/test_hybrid.py::test_draws_and_moments_agree": "the table of methods",
+    "tests/methods/partial/test_hybrid.py::"
+    "test_the_density_given_point_statistics_is_that_of_the_program": "the certificate",
     "tests/methods/partial/test_hybrid.py::"
     "test_the_ladder_covers_few_sites_where_all_are_too_many": "the other rung, in the same file",
     "tests/methods/rewriting/test_collapsed.py::"
@@ -130,6 +159,8 @@ LONG: dict[str, str] = {
     "test_processes_must_hold_the_same_rows": "the refusal of one process, in tests/source",
     "tests/methods/stochastic/test_processes.py::"
     "test_two_processes_give_the_numbers_of_one": "files that two share",
+    "tests/methods/stochastic/test_processes.py::"
+    "test_two_processes_share_files": "tests/compute/test_devices",
     "tests/methods/stochastic/test_svi.py::"
     "test_an_average_of_late_iterates_has_a_smaller_error": "posterior means, in the same file",
     "tests/methods/stochastic/test_svi_result.py::test_saved_and_loaded": "the table of methods",
@@ -149,6 +180,8 @@ LONG: dict[str, str] = {
     "tests/programs/test_levels.py::"
     "test_increments_have_the_moments_of_their_draws_and_a_density": "tests/family/test_integrated",
     "tests/programs/test_looking.py::"
+    "test_a_constant_array_is_indexed_by_a_latent_site": "grids and Gaussians, in the same file",
+    "tests/programs/test_looking.py::"
     "test_maximised_parameters_do_not_mind": "grids and Gaussians, in the same file",
     "tests/programs/test_looking.py::"
     "test_sums_over_discrete_sites_do_not_mind": "grids and Gaussians, in the same file",
@@ -157,9 +190,13 @@ LONG: dict[str, str] = {
     "tests/programs/test_tied_counts.py::"
     "test_the_ladder_goes_on_from_there": "the posterior, in the same file",
     "tests/store/test_checkpoint_resume.py::test_monitored_runs": "resumed runs, in the same file",
+    "tests/store/test_checkpoint_resume.py::test_seconds_go_on": "resumed runs, in the same file",
+    "tests/test_api.py::"
+    "test_dead_components_and_collapsing_variances_stay_finite": "the law of finite bounds",
     "tests/test_bench_programs.py::"
     "test_a_fit_past_its_limit_is_a_row_and_the_program_goes_on": "limits, in tests/cost",
     "tests/test_docs.py::test_missing_values_are_filled_in": "tests/models/test_missing_data",
+    "tests/test_docs.py::test_mixed_models_by_formula_and_by_program_agree": "tests/formulas",
     "tests/test_docs.py::test_the_code_of_how_to_any_model_runs_in_order": "the first page",
     "tests/test_docs.py::test_the_code_of_how_to_choose_runs_in_order": "tests/choosing",
     "tests/test_docs.py::test_the_code_of_how_to_estimators_runs_in_order": "tests/estimators",
@@ -170,6 +207,7 @@ LONG: dict[str, str] = {
     "tests/test_docs.py::test_the_code_of_how_to_topics_runs_in_order": "the first page",
     "tests/test_docs.py::test_the_code_of_how_to_trust_runs_in_order": "tests/trust",
     "tests/test_docs.py::test_the_commands_of_how_to_command_line_run": "tests/cli",
+    "tests/test_docs.py::test_wider_priors_leave_wider_posteriors": "the first page",
     "tests/test_examples.py::test_ard_regression": "tests/models/test_ard_regression",
     "tests/test_examples.py::test_eight_schools": "the gallery",
     "tests/test_examples.py::"
@@ -182,10 +220,14 @@ LONG: dict[str, str] = {
     "test_nothing_hangs_on_two_threads_and_no_kernel_divides_its_batch": "tests/compiled",
     "tests/topics/test_xla.py::test_four_devices_do_what_one_does": "tests/compute/test_devices",
     "tests/trust/test_corrections.py::"
+    "test_a_corrected_fit_does_what_a_fit_does": "the table of methods",
+    "tests/trust/test_corrections.py::"
     "test_gibbs_and_nuts_agree_on_a_mixture_with_discrete_sites": "each by itself",
     "tests/trust/test_corrections.py::test_matrices_respond_too": "Gaussians, in the same file",
     "tests/trust/test_corrections.py::"
     "test_nuts_gives_the_reference_of_eight_schools": "the factor that is integrated out",
     "tests/trust/test_evidence.py::"
     "test_a_fit_on_batches_is_judged_by_all_rows_that_it_is_given": "the table of methods",
+    "tests/trust/test_verdicts.py::"
+    "test_a_mixture_is_judged_with_its_assignments_summed_out": "the table of methods",
 }

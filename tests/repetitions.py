@@ -247,7 +247,6 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tests/methods/coordinate/test_quadrature.py": {
         "test_the_optimum_is_the_best_gaussian": (
-            "probit",
             "negative binomial",
             "log scale",
         ),
@@ -305,10 +304,7 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "tests/methods/stochastic/test_svi.py": {
-        "test_posterior_means_are_those_of_coordinate_ascent": (
-            "regression-0.7-0.15",
-            "mixture-adaptive-2.0",
-        ),
+        "test_posterior_means_are_those_of_coordinate_ascent": ("mixture-adaptive-2.0",),
     },
     "tests/methods/stochastic/test_update.py": {
         "test_a_chain_of_updates_of_a_conjugate_model_is_exact": ("from SVI",),
@@ -437,6 +433,7 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tests/methods/hierarchy/test_hierarchies.py": {
         "test_evidence_means_and_sds_are_those_of_brute_force": ("centred",),
+        "test_as_many_points_as_asked_for_and_too_few_are_not_called_converged": ("logistic-20",),
     },
     "tests/laws/test_monotone.py": {
         "test_no_update_lowers_the_elbo_in_single_precision": (
@@ -488,7 +485,6 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
     "tests/test_gallery.py": {
         "test_an_analysis_runs_and_prints_what_it_says": (
             "eight-schools",
-            "topics",
             "wells",
         ),
     },
@@ -507,6 +503,45 @@ KEPT: dict[str, dict[str, tuple[str, ...]]] = {
             "logaddexp",
             "product",
             "masked",
+        ),
+    },
+    "tests/laws/test_bound.py": {
+        "test_elbo_of_the_fit_is_that_of_its_parameters": (
+            "normal_normal",
+            "smoother",
+            "wishart_mixture",
+            "hidden_markov",
+            "lda_padded",
+            "poisson_factorisation",
+            "blockmodel",
+        ),
+        "test_elbo_is_the_evidence_or_below_it": (
+            "normal_normal",
+            "smoother",
+            "poisson_effects",
+            "probit_regression",
+            "wishart_mixture",
+            "hidden_markov",
+            "lda_padded",
+            "poisson_factorisation",
+            "blockmodel",
+        ),
+    },
+    "tests/estimators/test_factorial.py": {
+        "test_planted_factors_are_found": (
+            "0",
+            "1",
+            "2",
+        ),
+    },
+    "tests/methods/sampling/test_whitened.py": {
+        "test_effects_are_integrated_out_exactly": (
+            "0-centred",
+            "1-noncentred",
+        ),
+        "test_other_densities_are_changes_of_variables": (
+            "0-binary",
+            "1-robust",
         ),
     },
 }
