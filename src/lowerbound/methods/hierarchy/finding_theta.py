@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
-from numpyro.distributions import constraints
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
@@ -18,6 +17,7 @@ from lowerbound.compiled import Kept, abreast, quickly, traced
 from lowerbound.compiled.host import FITS, lightly
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.grid.scalar_sites import observed_scales, scale_setters
+from lowerbound.methods.hierarchy.bounds_kept import bounds, sites_that_end
 from lowerbound.methods.hierarchy.joint_terms import MOST as TOGETHER
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.flat_program import FlatProgram, Name, flattened
@@ -202,19 +202,6 @@ class _Roles:
         return _Roles(coordinates, ordered, frozenset(straight), frozenset(bent), self.most)
 
 
-def bounds(coordinates: Coordinates, site: str) -> tuple[Any, Any] | None:
-    """The bounds of a site, each of whose elements lies between them; None where it has others."""
-    support: Any = coordinates.supports.get(site)
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    low, high = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
-    if support is None or support.event_dim or (low is None and high is None):
-        return None
-    if support is constraints.circular:
-        return None
-    return -np.inf if low is None else low, np.inf if high is None else high
-
-
 def _is_flat(coordinates: Coordinates, site: str) -> bool:
     """Whether a site is linear in its coordinates on the unconstrained space."""
     support: Any = coordinates.supports.get(site)
@@ -255,7 +242,10 @@ def _split(reading: _Reading, roles: _Roles, together: int = 1) -> Predictors:
     compiled = shared.setdefault(("programs", parts.flat.decided, entries, lengths), {})
     found = Predictors(model, coordinates, theta, z, parts, leaves, compiled, back, relative)
     _check(found, written)
-    _check_bounds(found)
+    ended = sites_that_end(found)
+    if ended:
+        what = f"the density of {_listed(ended)} ends at bounds"
+        raise NoPredictorsError(what, meeting=ended)
     if found.dimension > roles.most and not (
         found.size > MANY * found.dimension and found.is_quadratic
     ):
@@ -330,44 +320,6 @@ def _check(found: Predictors, written: ClosedJaxpr) -> None:
         raise NoPredictorsError("some term is not what its linear predictors say")
     if found.back is not None and not _same_density(found, found.back, written, t, z):
         raise NoPredictorsError("levels do not say what their increments do")
-
-
-def _check_bounds(found: Predictors) -> None:
-    """Raise where a density ends at the bounds of a site that is taken as though it had none.
-
-    That of a uniform site goes on beyond, and so does what it says of others; log z does not.
-    """
-    t, begin = np.zeros(found.dimension), 0
-    middle = np.zeros(found.size)
-    beyond: dict[str, list[np.ndarray]] = {}
-    for name in found.z:
-        shape = found.coordinates.shapes[name]
-        own = slice(begin, begin + int(np.prod(shape, dtype=int)))
-        begin = own.stop
-        if name not in found.straight:
-            continue
-        low, high = bounds(found.coordinates, name) or (-np.inf, np.inf)
-        width = np.where(np.isfinite(high) & np.isfinite(low), high - low, 2.0)
-        first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - width, -1.0))
-        places = (first + share * width for share in (0.5, -0.05, 1.05))
-        inside, *outside = (np.broadcast_to(place, shape).ravel() for place in places)
-        middle[own] = inside
-        beyond[name] = []
-        for end, place in zip((low, high), outside, strict=True):
-            if np.isfinite(end).any():
-                moved = np.zeros(found.size)
-                moved[own] = place - inside
-                beyond[name].append(moved)
-    with np.errstate(all="ignore"):
-        if not beyond or not np.isfinite(found.density(t, middle)):
-            return
-        ended = [
-            name
-            for name, moves in beyond.items()
-            if not all(np.isfinite(found.density(t, middle + move)) for move in moves)
-        ]
-    if ended:
-        raise NoPredictorsError(f"the density of {_listed(ended)} ends at bounds", meeting=ended)
 
 
 def _same_density(
