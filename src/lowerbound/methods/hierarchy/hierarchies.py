@@ -44,7 +44,7 @@ from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
-from lowerbound.methods.hierarchy.without_funnels import told_by_data
+from lowerbound.methods.hierarchy.without_funnels import told_by_data, with_map
 from lowerbound.methods.hierarchy.without_hyperparameters import WithoutHyperparameters
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
@@ -294,7 +294,7 @@ class Hierarchy(Walking[Found | Chained]):
                 raise self._poor(error) from error
             told = told_by_data(summit, relative)
             starts = [told.inward(relative.outward(one)) for one in (summit.top.t, *starts[1:])]
-            surface, relative = replace(surface, predictors=self.predictors.told(told)), told
+            surface, relative = replace(surface, predictors=with_map(self.predictors, told)), told
         return surface, starts
 
     def _starts(self) -> list[np.ndarray]:

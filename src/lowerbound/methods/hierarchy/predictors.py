@@ -8,7 +8,7 @@ where predictors meet in one term.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -108,13 +108,6 @@ class Predictors:
     def all_real(self) -> bool:
         """Whether the coordinates of all sites are these sites themselves, without bounds."""
         return not self.straight and all(map(self.is_real, (*self.theta, *self.z)))
-
-    def told(self, relative: Relative) -> Predictors:
-        """The same with the numbers of theta relative to each other by another map."""
-        own = tuple(relative.arrays().values())
-        leaves = (*self.leaves[: -len(own)], *own)
-        back = None if self.back is None else replace(self.back, leaves=leaves)
-        return replace(self, leaves=leaves, back=back, relative=relative)
 
     @property
     def count(self) -> int:

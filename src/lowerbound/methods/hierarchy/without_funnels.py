@@ -19,6 +19,7 @@ from jax import Array
 from lowerbound.compiled import quickly
 from lowerbound.family.numerics.relative import Relative, relative_of
 from lowerbound.methods.gaussian.centring import location_scale_sites
+from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Summit
 from lowerbound.rewrite.coordinates import Coordinates
 from lowerbound.rewrite.noncentred import LOCATION_SCALE
@@ -90,3 +91,11 @@ def told_by_data(summit: Summit, relative: Relative) -> Relative:
     with np.errstate(all="ignore"):
         place = np.where(told > 0.0, t + (t - level) * prior / told, 0.0)
     return replace(relative, told=told, place=place)
+
+
+def with_map(predictors: Predictors, relative: Relative) -> Predictors:
+    """The predictors with the numbers of theta relative to each other by another map."""
+    own = tuple(relative.arrays().values())
+    leaves = (*predictors.leaves[: -len(own)], *own)
+    back = None if predictors.back is None else replace(predictors.back, leaves=leaves)
+    return replace(predictors, leaves=leaves, back=back, relative=relative)
