@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.hang_calls import Case, calls, cases, fitted, judged
 from lowerbound.compiled.unsplit import batch_and_most, kernels_divide
 
-FITS = 10  # the fit itself, and what judges it, are repeated once in so many rounds
+FITS = 20  # the fit itself, and what judges it, are repeated once in so many rounds
 KERNEL = re.compile(
     r'custom_call_target="lapack_([sdcz])(\w+?)_ffi", operand_layout_constraints=\{(.*?\})\}'
 )

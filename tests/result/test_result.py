@@ -142,6 +142,20 @@ def test_local_assigns_new_rows(mixture_fit):
         lb.fit(regression, *line()).local(*line(seed=2))
 
 
+def test_second_question_of_the_same_shapes_compiles_nothing(mixture_fit, regression_fit):
+    fit, x, y = regression_fit
+    answers = []
+    for seed in range(2):
+        new_x = x[4 * seed : 4 * seed + 4]
+        with counted() as compilations:
+            drawn = fit.predictive(new_x, draws=50, seed=seed)["y"]
+            fit.log_predictive(new_x, y[:4])
+            mixture_fit[0].predictive(draws=50, seed=seed)
+        answers.append(drawn)
+    assert not compilations
+    assert not np.array_equal(*answers), "the rows are others"
+
+
 def test_predictive_draws(mixture_fit, regression_fit):
     fit, _x, y = regression_fit
     new_x = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])

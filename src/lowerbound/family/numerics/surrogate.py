@@ -17,7 +17,7 @@ LENGTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 SHARES = ((1.0, 0.1, 0.01), (1.0, 0.3, 0.1), (1.0, 1.0, 1.0), (1.0, 0.03, 0.0003))
 NUGGETS = (1e-9, 1e-6, 1e-4)
 TURNS = 2  # through the axes, each with a length of its own
-AT_ONCE = 1_000_000  # kernel values held together
+AT_ONCE = 2**16  # kernel values held together: as many as stay in a core's cache
 
 
 class Centred:

@@ -22,6 +22,7 @@ from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.q import Q
 from lowerbound.model import Model
+from lowerbound.model.dependence import once
 from lowerbound.result.posterior import Posterior
 from lowerbound.result.unseen.new_rows import Rows, global_statistics, rows_of
 from lowerbound.result.unseen.predictive import new_model, shared_draws
@@ -130,7 +131,7 @@ def _by_draws(fit: Fit, rows: Rows, data: Values) -> Any:
 
         return mapped(one, draws, what="one draw")
 
-    return jit(every)(data, dict(shared_draws(fit, rows.model, count, 0)))
+    return once(every)(data, dict(shared_draws(fit, rows.model, count, 0)))
 
 
 def _global_means(fit: Fit, family: MeanField, rows: Rows) -> Any:

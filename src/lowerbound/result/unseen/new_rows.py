@@ -26,6 +26,7 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
+from lowerbound.model.dependence import once
 from lowerbound.model.looking import Sight, some_sight
 from lowerbound.model.program import Message
 
@@ -277,7 +278,9 @@ def predictive_draws(
     """Draws of the observed sites given `count` draws of latent ones, by running the program."""
     data = {n: jnp.asarray(a) for n, a in arguments.data.items()}
 
-    def run(value: Mapping[str, Array], key: Array, sight: Sight) -> dict[str, Array]:
+    def run(
+        value: Mapping[str, Array], key: Array, data: Mapping[str, Array], sight: Sight
+    ) -> dict[str, Array]:
         args, kwargs = arguments.call({**data, **arguments.seen(sight.names)})
         free = numpyro.handlers.seed(Unobserved(function), jax.random.key(0))
         free = numpyro.handlers.substitute(free, substitute_fn=partial(_of_its_shape, value))
@@ -303,11 +306,12 @@ def predictive_draws(
         return out
 
     def every(sight: Sight) -> dict[str, Array]:
-        one = partial(run, sight=sight)
-        draws: dict[str, Array] = jit(lambda v, k: mapped(one, v, k, what="one draw"))(
-            dict(values), jax.random.split(key, count)
-        )
-        return draws
+        def draws(values: Mapping[str, Array], keys: Array, data: Mapping[str, Array]) -> Any:
+            one = partial(run, data=data, sight=sight)
+            return mapped(one, values, keys, what="one draw")
+
+        found: dict[str, Array] = once(draws)(dict(values), jax.random.split(key, count), data)
+        return found
 
     with numpyro.validation_enabled(False):
         return some_sight(every, tuple(data))[0]

@@ -11,7 +11,6 @@ import numpy as np
 
 from lowerbound.ascent import State
 from lowerbound.ascent.rows import local as gaussian_rows
-from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.errors import ArgumentError, NotConjugateError, ShapeError
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
@@ -85,11 +84,13 @@ def _from_global(model: Model, values: Values) -> dict[str, jax.Array]:
     for seed, rows in enumerate((data, alike)):
         own = {n: a for n, a in model.draw(jax.random.key(seed)).items() if n in model.local}
 
-        def values_of(v: Any, own: Any = own, rows: Any = rows) -> dict[str, jax.Array]:
-            return model.deterministic_values({**own, **v}, rows)
+        def of_each(values: Values, own: Values, rows: Values) -> dict[str, jax.Array]:
+            drawn: dict[str, jax.Array] = mapped(
+                lambda v: model.deterministic_values({**own, **v}, rows), values, what="one draw"
+            )
+            return drawn
 
-        every = jit(lambda v, of=values_of: mapped(of, v, what="one draw"))
-        found.append(every(dict(values)))
+        found.append(once(of_each)(dict(values), own, rows))
     # What changes with the rows or their local variables is theirs, and they are not all here.
     return {n: found[0][n] for n in names if jnp.array_equal(found[0][n], found[1][n])}
 

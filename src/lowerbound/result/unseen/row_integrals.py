@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpyro
 from jax import Array
 
-from lowerbound.compiled import jit
 from lowerbound.cost import mapped
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
@@ -47,7 +46,7 @@ def summed_densities(model: Model, draws: Values) -> Array | None:
     rest = [n for n, s in model.observed.items() if n in axes and n not in covered]
     data = {n: jnp.asarray(a) for n, a in model.arguments.data.items()}
 
-    def one(values: Values) -> Array:
+    def one(values: Values, data: Values) -> Array:
         weights = summation.conditional(values, data)
         pairs = zip(summation.groups, weights, strict=True)
         parts = [_by_row(group.totals(w), plate.dim) for group, w in pairs]
@@ -60,7 +59,12 @@ def summed_densities(model: Model, draws: Values) -> Array | None:
     shared = {n: a for n, a in draws.items() if n not in discrete}
     if not shared:
         return None
-    densities: Array = jit(lambda d: mapped(one, d, most=1, what="one draw"))(shared)
+
+    def every(draws: Values, data: Values) -> Array:
+        found: Array = mapped(lambda v: one(v, data), draws, most=1, what="one draw")
+        return found
+
+    densities: Array = once(every)(shared, data)
     return densities
 
 
