@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -128,20 +129,34 @@ class Surrogate:
 class Interpolation:
     """A surrogate, with what it would say of each of its points without that point, and doubts.
 
-    inverse: (n, n), of the kernel between the points. scale: that of the prior, in nats.
+    noise: (n,), the variance of each value beside the kernel. scale: that of the prior, in nats.
     """
 
     surrogate: Surrogate
     left_out: np.ndarray
     nugget: float
-    inverse: np.ndarray
+    noise: np.ndarray
     scale: float
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """Cholesky's, of the kernel between the points."""
+        one = self.surrogate
+        matrix = kernel_between(one.points, self.noise, one.lengths, one.shares, self.nugget)
+        factor: np.ndarray = np.linalg.cholesky(matrix)
+        return factor
+
+    def coefficients(self, values: np.ndarray) -> np.ndarray:
+        """Those with which the kernel goes through some values at the points."""
+        from scipy.linalg import cho_solve
+
+        found: np.ndarray = cho_solve((self._factor, True), values)
+        return found
 
     def doubt(self, t: np.ndarray) -> np.ndarray:
         """The sd of the function at the rows of t."""
         one = self.surrogate
-        known = additive_kernel(one.frame.inward(t), one.points, one.lengths, one.shares)
-        left = one.shares.sum() - ((known @ self.inverse) * known).sum(axis=1)
+        left = one.shares.sum() - (self._told(one.frame.inward(t)) ** 2).sum(axis=0)
         sds: np.ndarray = self.scale * np.sqrt(np.maximum(left, 0.0))
         return sds
 
@@ -149,10 +164,22 @@ class Interpolation:
         """The covariance of the function between the rows of t."""
         one = self.surrogate
         s = one.frame.inward(t)
-        known = additive_kernel(s, one.points, one.lengths, one.shares)
+        told = self._told(s)
         prior = additive_kernel(s, s, one.lengths, one.shares)
-        left: np.ndarray = self.scale**2 * (prior - known @ self.inverse @ known.T)
+        left: np.ndarray = self.scale**2 * (prior - told.T @ told)
         return left
+
+    def _told(self, s: np.ndarray) -> np.ndarray:
+        """A root of what the points tell of the function at s, (n, m).
+
+        An inverse of the kernel would lose all digits of what is left: its condition is 1e9.
+        """
+        from scipy.linalg import solve_triangular
+
+        one = self.surrogate
+        known = additive_kernel(one.points, s, one.lengths, one.shares)
+        root: np.ndarray = solve_triangular(self._factor, known, lower=True)
+        return root
 
 
 Score = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, errors, coefficients, inverse
@@ -208,7 +235,7 @@ def interpolate(
     left_out = rest - errors + mean - frame.fall(points)
     # The scale with which errors at points left out are as large as they are.
     scale = float(np.sqrt(weights @ (coefficients**2 / np.diag(inverse))))
-    return Interpolation(surrogate, left_out, nugget, inverse, scale)
+    return Interpolation(surrogate, left_out, nugget, noise, scale)
 
 
 def _better(
@@ -237,8 +264,7 @@ def errors_left_out(
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-    matrix = additive_kernel(points, points, lengths, shares)
-    matrix[np.diag_indices_from(matrix)] += shares.sum() * (nugget + noise)
+    matrix = kernel_between(points, noise, lengths, shares, nugget)
     try:
         inverse = cho_solve(cho_factor(matrix, lower=True), np.eye(len(points)))
     except LinAlgError:
@@ -246,6 +272,19 @@ def errors_left_out(
     coefficients = inverse @ values
     errors = (coefficients.T / np.diag(inverse)).T
     return errors, coefficients, inverse
+
+
+def kernel_between(
+    points: np.ndarray,
+    noise: np.ndarray,
+    lengths: np.ndarray,
+    shares: np.ndarray,
+    nugget: float,
+) -> np.ndarray:
+    """The kernel of the points, with their noise and the nugget on its diagonal."""
+    matrix = additive_kernel(points, points, lengths, shares)
+    matrix[np.diag_indices_from(matrix)] += shares.sum() * (nugget + noise)
+    return matrix
 
 
 def additive_kernel(

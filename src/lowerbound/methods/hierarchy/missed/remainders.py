@@ -355,7 +355,7 @@ def _raised(integral: Integral, missed: np.ndarray) -> Smoothed:
     level = float(missed.mean())
     surrogate = replace(
         known.surrogate,
-        coefficients=known.surrogate.coefficients + known.inverse @ (missed - level),
+        coefficients=known.surrogate.coefficients + known.coefficients(missed - level),
         mean=known.surrogate.mean + level,
     )
     return replace(smoothed, surrogate=surrogate, ceiling=smoothed.ceiling + float(missed.max()))
