@@ -3,8 +3,8 @@
     python -m benchmarks.hierarchies [--only a,b | --kinds counts,apart] [--cache FOLDER]
 
 A line a model: the rung that took it, the score (the larger of the RMS error of means in sds of
-NUTS and the RMS of log(sd / NUTS's)), the verdict, and processor seconds of both, compilation
-included. NUTS has 2 chains of 1000 draws after 1000, in float64, and four times as many where its
+NUTS and the RMS of log(sd / NUTS's), medians and widths between quantiles where tails have no
+sd), the verdict, and processor seconds of both, compilation included. NUTS has 2 chains of 1000 draws after 1000, in float64, and four times as many where its
 R-hat is above 1.01 then; its seconds are those of the first run. It is run where the folder
 `--cache` has no result of it. Every model has a process of its own.
 """
@@ -17,6 +17,7 @@ import os
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hierarchy_models import KINDS, programs
+from benchmarks.located import heavy, of_draws, of_fit
 from benchmarks.posteriordb import one_line
-from benchmarks.posteriordb_peers import lowerbound, mean_and_sd
+from benchmarks.posteriordb_peers import lowerbound
 from benchmarks.stress import compared, in_process, labelled
 
 CHAINS, WARMUP, DRAWS, LONGER = 2, 1000, 1000, 4
@@ -111,7 +113,9 @@ def run_nuts(pipe: Any, name: str, file: str) -> None:
         sampler.run(jax.random.PRNGKey(0), **program.data)
         draws = {n: np.asarray(d) for n, d in sampler.get_samples(group_by_chain=True).items()}
         seconds = time.process_time() - began if times == 1 else seconds
-        moments = mean_and_sd({n: d.reshape(-1, *d.shape[2:]) for n, d in draws.items()})
+        flat = {n: d.reshape(-1, *d.shape[2:]) for n, d in draws.items()}
+        by_quantiles = heavy(flat)
+        moments = of_draws(flat, by_quantiles)
         mean, sd, rhat = (
             dict(labelled(arrays))
             for arrays in (
@@ -132,6 +136,7 @@ def run_nuts(pipe: Any, name: str, file: str) -> None:
         names=np.array(free),
         rhat=np.array([rhat[n] for n in free]),
         seconds=np.array(seconds),
+        heavy=np.array(by_quantiles, str),
         **parts,
     )
 
@@ -159,7 +164,8 @@ def run_fit(pipe: Any, name: str, file: str) -> None:
             notes = (f"verdict: {made.verdict}", *(f"note: {n}" for n in made.notes))
             pipe.send({"route": taken, "ladder": (*rungs, *notes), "said": said})
             if stored:
-                pipe.send(compared(stored, moments))
+                by_quantiles = tuple(map(str, stored["heavy"]))
+                pipe.send(compared(stored, partial(of_fit, made, by_quantiles)))
         except Exception as error:
             pipe.send({"reason": one_line(error)})
 

@@ -16,9 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.located import heavy, of_draws, of_fit
 from benchmarks.peak import Peak
 from benchmarks.posteriordb import errors, one_line
-from benchmarks.posteriordb_peers import forget, moments
+from benchmarks.posteriordb_peers import forget
 
 DRAWS = 500  # for the program to go on with
 CHAINS, WARMUP, SAMPLES = 2, 500, 500
@@ -158,11 +159,11 @@ def sampled(
 def scored(fit: Any, draws: Mapping[str, np.ndarray], r_hat: Callable[..., Any]) -> dict[str, Any]:
     """Errors over all numbers that vary in NUTS's draws, in units of their sds there."""
     names, means, sds, hats = [], [], [], []
-    for site, values in draws.items():
-        if not np.issubdtype(values.dtype, np.floating):
-            continue
-        flat = values.reshape(-1, *values.shape[2:])
-        mean, sd, hat = flat.mean(0), flat.std(0, ddof=1), np.asarray(r_hat(values))
+    real = {s: d for s, d in draws.items() if np.issubdtype(d.dtype, np.floating)}
+    flat = {site: values.reshape(-1, *values.shape[2:]) for site, values in real.items()}
+    by_quantiles = heavy(flat)
+    for site, (mean, sd) in of_draws(flat, by_quantiles).items():
+        hat = np.asarray(r_hat(real[site]))
         for index in np.ndindex(mean.shape):
             if sd[index] > 1e-10 * (1 + abs(mean[index])):  # a number that is fixed has no error
                 label = f"[{','.join(str(i + 1) for i in index)}]" if index else ""
@@ -171,7 +172,7 @@ def scored(fit: Any, draws: Mapping[str, np.ndarray], r_hat: Callable[..., Any])
                 sds.append(sd[index])
                 hats.append(hat[index])
     reference = SimpleNamespace(names=names, mean=np.array(means), sd=np.array(sds))
-    found = moments(fit, {name.partition("[")[0] for name in names})
+    found = of_fit(fit, by_quantiles, {name.partition("[")[0] for name in names})
     # NumPyro's draws of what depends on an enumerated site have an axis for its values.
     found = {s: own for s, own in found.items() if np.shape(own[0]) == draws[s].shape[2:]}
     facts = errors(reference, found)
