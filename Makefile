@@ -53,7 +53,6 @@ test: setup
 
 suite: setup
 	$(BIN)/python -m pytest -n 2
-	$(BIN)/python -m pytest -n 2 --doctest-modules src/lowerbound
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -14,6 +14,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.repetitions import check_table, mark_repetitions
@@ -62,14 +63,21 @@ UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Verdicts have tests of their own, `judged`; elsewhere they would compile for nothing.
+    """Verdicts have tests of their own, `judged`, and examples; elsewhere they compile for nothing.
 
     Around all of a test: fixtures of a session come before those of a test.
     """
     from lowerbound.compute.computing import computing
 
-    with computing(verdicts=bool(item.get_closest_marker("judged"))):
+    judged = isinstance(item, pytest.DoctestItem) or item.get_closest_marker("judged")
+    with computing(verdicts=bool(judged)):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, Any, Any]:
+    """Examples in docstrings are those of the library: the modules of tests have none."""
+    return [one for one in (yield) if not isinstance(one, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)
