@@ -129,6 +129,9 @@ def compared(
     emit(nuts=time.monotonic() - began)
     if fit is None:
         return
+    if fit.parameters:
+        emit(unjudged="numpyro.param is maximised by the fit, and left as it is by NUTS")
+        return
     emit(phase="score")
     try:
         emit(**scored(fit, draws, split_gelman_rubin))

@@ -98,3 +98,25 @@ def test_a_law_that_is_missed_between_points_is_compared_with_the_posterior(monk
     fit = lb.fit(program, True, y, until="fitted")
     assert fit.verdict.evidence is not None
     assert fit.verdict.trust == "all"
+
+
+def admissions(department, male, n, y):
+    """Effects of unit scale, of which those of the slope may have none at all."""
+    mu = numpyro.sample("mu", dist.Normal(0, jnp.array([4.0, 1.0])).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(jnp.ones(2)).to_event(1))
+    z = numpyro.sample("z", dist.Normal(jnp.zeros((6, 2)), 1).to_event(2))
+    level, slope = (mu + sigma * z[department]).T
+    numpyro.sample("y", dist.Binomial(n, logits=level + slope * male), obs=y)
+
+
+def test_effects_of_unit_scale_have_it_where_their_scale_vanishes():
+    """They are followed as sigma z, and an error in it is large in z where sigma is small."""
+    department, male = np.repeat(np.arange(6), 2), np.tile([1, 0], 6)
+    rng = np.random.default_rng(2)
+    n = rng.integers(25, 800, 12)
+    y = rng.binomial(n, 1 / (1 + np.exp(-0.6 + 0.6 * department)))
+    fit = lb.fit(admissions, department, male, n, y, method=lb.Integrated())
+    drawn = fit.sample(8_000, seed=1)
+    smallest = np.argsort(drawn["sigma"][:, 1])[:80]
+    assert abs(drawn["z"][smallest]).max() < 6.0
+    assert fit.sd("z").max() < 1.0

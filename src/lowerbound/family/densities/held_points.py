@@ -28,6 +28,7 @@ COMPONENTS = 512  # of the marginal law of a hyperparameter
 BANDWIDTH = 0.15  # of each of them, in sds
 PATTERN = ("rows", "columns", "groups")  # parameters that make the pattern of the precision
 WIDEST = 1.0  # log of how much wider or narrower than at any point z may be
+FARTHEST = 0.5  # of the range of means at the points, and an sd, that a mean may be beyond it
 FEWEST, MOST = 128, 1024  # nodes of theta over which variances of z are averaged
 AT_ONCE = 2**22  # numbers of draws that are coloured together
 
@@ -151,11 +152,20 @@ class HeldPoints:
         return np.concatenate([np.ones((len(s), 1)), s, kernel @ self.inverse], axis=1)
 
     def means(self, s: np.ndarray, part: slice = slice(None)) -> np.ndarray:
-        """The means of some entries of z at rows of s."""
+        """The means of some entries of z at rows of s.
+
+        What is followed in units is divided by these: where they are small, an error in them is
+        large in z, whose mean is then held near those of the points.
+        """
         found: np.ndarray = self.features(s) @ self._means(part)
         units = self.units.part(part)
         if units.weights.any():
             found *= np.exp(-units.logs(self.smoothed.placed.outward(s)))
+            known = self.loc[:, part]
+            low, high = known.min(axis=0), known.max(axis=0)
+            sd = np.sqrt(self.variance[:, part].max(axis=0))
+            beyond = np.where(units.weights.any(axis=0), FARTHEST * (high - low) + sd, np.inf)
+            np.clip(found, low - beyond, high + beyond, out=found)
         return found
 
     def _means(self, part: slice) -> np.ndarray:
