@@ -4,9 +4,10 @@
 
 A line a model: the rung that took it, the score (the larger of the RMS error of means in sds of
 NUTS and the RMS of log(sd / NUTS's), medians and widths between quantiles where tails have no
-sd), the verdict, and processor seconds of both, compilation included. NUTS has 2 chains of 1000 draws after 1000, in float64, and four times as many where its
-R-hat is above 1.01 then; its seconds are those of the first run. It is run where the folder
-`--cache` has no result of it. Every model has a process of its own.
+sd), the verdict, and processor seconds of both, compilation included. NUTS has 2 chains of 1000
+draws after 1000, in float64, and four times as many where its R-hat is above 1.01 then; its seconds
+are those of the first run. It is run where the folder `--cache` has no result of it. Every model
+has a process of its own.
 """
 
 from __future__ import annotations
