@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lowerbound.errors.roots import LowerboundError, case
+from lowerbound.errors.roots import LowerboundError, case, told
 from lowerbound.errors.wording import prior_or_fixed, quoted
 
 
@@ -140,15 +140,14 @@ class ShapeError(LowerboundError):
             "groups in its data, pass their number instead, or rows of all groups."
         )
 
-    @case
-    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> str:
-        """A site is to be predicted where it is longer than it was fitted, and cannot go on."""
-        return (
-            f"Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.\n"
-            "Expected a series that can go on: write its steps with numpyro.contrib.control_flow."
-            "scan, whose later steps follow from the earlier ones; or fit it at the longer length, "
-            "with the steps to be predicted missing (numpy.ma.masked)."
-        )
+    @told
+    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> None:
+        """Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.
+
+        Expected a series that can go on: write its steps with numpyro.contrib.control_flow.scan,
+        whose later steps follow from the earlier ones; or fit it at the longer length, with the
+        steps to be predicted missing (numpy.ma.masked).
+        """
 
     @case
     def of_line(
