@@ -128,17 +128,15 @@ class ShapeError(LowerboundError):
             "arguments (a column (n, 1) is not a vector (n,))."
         )
 
-    @case
+    @told
     def of_new_data(
         cls, site: str, where: str, expected: tuple[int, ...], found: tuple[int, ...]
-    ) -> str:
-        """A site that all rows share has another shape with new data than in the fit."""
-        return (
-            f"Site '{site}' has shape {found} with the new data, and {expected} in the fit   "
-            f"({where}).\n"
-            "Expected sites that all rows share to be those of the fit. Where the model counts "
-            "groups in its data, pass their number instead, or rows of all groups."
-        )
+    ) -> None:
+        """Site '{site}' has shape {found} with the new data, and {expected} in the fit   ({where}).
+
+        Expected sites that all rows share to be those of the fit. Where the model counts groups in
+        its data, pass their number instead, or rows of all groups.
+        """
 
     @told
     def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> None:

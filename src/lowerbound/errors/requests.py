@@ -87,21 +87,19 @@ class ChosenSitesError(ArgumentError):
             "of their number."
         )
 
-    @case
-    def not_scalar(cls, site: str, shape: tuple[int, ...], where: str) -> str:
-        """A site to condition on has entries."""
-        return (
-            f"condition got '{site}', a site of shape {shape}   ({where}).\n"
-            "Expected scalar sites. Condition on the scalars that this site depends on."
-        )
+    @told
+    def not_scalar(cls, site: str, shape: tuple[int, ...], where: str) -> None:
+        """condition got '{site}', a site of shape {shape}   ({where}).
 
-    @case
-    def no_interval(cls, site: str, found: str, where: str) -> str:
-        """A site to condition on lives on no fixed interval."""
-        return (
-            f"condition got '{site}', whose support is one {found}   ({where}).\n"
-            "Expected a fixed interval of real numbers. Condition on another site."
-        )
+        Expected scalar sites. Condition on the scalars that this site depends on.
+        """
+
+    @told
+    def no_interval(cls, site: str, found: str, where: str) -> None:
+        """condition got '{site}', whose support is one {found}   ({where}).
+
+        Expected a fixed interval of real numbers. Condition on another site.
+        """
 
     @told
     def all_of_them(cls, sites: tuple[str, ...]) -> None:
@@ -120,21 +118,19 @@ class ChosenSitesError(ArgumentError):
             "Gaussian cover all sites: lb.Gaussian()."
         )
 
-    @case
-    def discrete(cls, site: str, distribution: str, where: str) -> str:
-        """A site that is to have a Gaussian is discrete."""
-        return (
-            f"Over got sites with '{site}', which is discrete: {distribution}   ({where}).\n"
-            "Expected continuous sites; discrete ones keep factors of their own."
-        )
+    @told
+    def discrete(cls, site: str, distribution: str, where: str) -> None:
+        """Over got sites with '{site}', which is discrete: {distribution}   ({where}).
 
-    @case
-    def moving(cls, site: str, where: str) -> str:
-        """A site that is to have a Gaussian has a support that depends on others."""
-        return (
-            f"Over got sites with '{site}', whose support depends on other sites   ({where}).\n"
-            "Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian()."
-        )
+        Expected continuous sites; discrete ones keep factors of their own.
+        """
+
+    @told
+    def moving(cls, site: str, where: str) -> None:
+        """Over got sites with '{site}', whose support depends on other sites   ({where}).
+
+        Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian().
+        """
 
     @case
     def inexact(cls, sites: Sequence[str], reason: str, where: str = "") -> str:

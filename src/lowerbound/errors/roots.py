@@ -72,7 +72,7 @@ class told(case[_P]):  # noqa: N801
             if fields.__doc__ is None:  # as Python leaves it with -OO
                 return f"{fields.__name__}: {given}"
             paragraphs = inspect.cleandoc(fields.__doc__).split("\n\n")
-            return "\n".join(" ".join(one.split()) for one in paragraphs).format(**given)
+            return "\n".join(" ".join(one.splitlines()) for one in paragraphs).format(**given)
 
         super().__init__(update_wrapper(text, fields))
 

@@ -72,10 +72,9 @@ class CorpusFileError(CorpusError, PathError):
         entries when the file is written.
         """
 
-    @case
-    def lengths(cls, path: str, document: int, words: int, counts: int) -> str:
-        """A document has another number of counts than of words."""
-        return (
-            f"Document {document} of the corpus has {words} words and {counts} counts   ({path}).\n"
-            "Expected one count per word. Write the two columns anew."
-        )
+    @told
+    def lengths(cls, path: str, document: int, words: int, counts: int) -> None:
+        """Document {document} of the corpus has {words} words and {counts} counts   ({path}).
+
+        Expected one count per word. Write the two columns anew.
+        """
