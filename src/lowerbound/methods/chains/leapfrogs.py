@@ -21,8 +21,8 @@ from lowerbound.methods.chains.units import Units
 # Values (c,) and slopes (c, k) of log p at rows u (c, k); not finite where there is none.
 Slopes = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-DRAFTS = 20, 40  # draws of each chain that are not kept, by which units are found
-WARM, STEADY = 20, 40  # draws by which steps adapt, before these and before the first that are kept
+DRAFTS = 20, 40  # draws of each chain by which units are found, after half as many before each
+STEADY = 40  # draws before the first that is kept, by which steps adapt
 ACCEPTED = 0.9  # the share of trajectories: the ends of scales are steep
 # Of trajectories, where the law has a variance of one: a quarter of a turn, and longer ones, which
 # go down a tail and come back.
@@ -119,24 +119,25 @@ class Leapfrogs:
     rng: np.random.Generator
 
     def __call__(self, starts: np.ndarray, units: Units, count: int, number: int) -> Chains:
-        """So many draws of each chain."""
-        place = Place(starts, *self.slopes(starts))
-        if number <= 1:
-            steps = _Steps(self.size)
-            for _ in range(STEADY if number == 1 else WARM):
-                (place, chances, _), _ = self._once(place, units, steps.size)
-                steps.seen(float(chances.mean()))
-            self.size = steps.final
+        """So many draws of each chain; those of rounds that are not kept adapt steps, too."""
+        place, steps = Place(starts, *self.slopes(starts)), _Steps(self.size)
+        draft = number < 1
+        before = count // 2 if draft else STEADY if number == 1 else 0
         draws, values, diverged, gradients = [], [], 0, 0
-        for _ in range(count):
-            size = self.size * self.rng.uniform(0.85, 1.15)
-            (place, _, change), taken = self._once(place, units, size)
-            draws.append(place.u)
-            values.append(place.values)
-            diverged += int((~(abs(change) <= WILD)).sum())
-            gradients += taken * len(change)
+        for turn in range(-before, count):
+            adapting = draft or turn < 0
+            size = steps.size if adapting else self.size * self.rng.uniform(0.85, 1.15)
+            (place, chances, change), taken = self._once(place, units, size)
+            if adapting:
+                steps.seen(float(chances.mean()))
+                self.size = steps.final
+            if turn >= 0:
+                draws.append(place.u)
+                values.append(place.values)
+                diverged += int((~(abs(change) <= WILD)).sum())
+                gradients += taken * len(change)
         trajectories = count * len(starts)
-        if diverged > DIVERGING * trajectories:
+        if not draft and diverged > DIVERGING * trajectories:
             self.size *= SHORTER
         found = np.stack(draws, axis=1), np.stack(values, axis=1)
         return Chains(*found, trajectories, diverged, gradients)
