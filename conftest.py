@@ -25,6 +25,12 @@ def _names_of_examples(request: pytest.FixtureRequest) -> None:
         with numpyro.plate("tosses", len(y)):
             numpyro.sample("y", dist.Bernoulli(p), obs=y)
 
+    def pair(x: Any) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+        with numpyro.plate("data", len(x)):
+            c = numpyro.sample("c", dist.Categorical(np.full(2, 0.5)))
+            numpyro.sample("x", dist.Normal(mu[c], 1.0), obs=x)
+
     names = request.getfixturevalue("doctest_namespace")
-    names.update(lb=lb, np=np, jax=jax, coin=coin, y=np.array([1, 0, 1, 1]))
+    names.update(lb=lb, np=np, jax=jax, coin=coin, pair=pair, y=np.array([1, 0, 1, 1]))
     request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))

@@ -128,7 +128,7 @@ def test_requests_that_mean_nothing(large, small):
         "plot.marginals got nothing to lay over p: the others have none of them.\n"
         "Expected draws of the same sites."
     )
-    with pytest.raises(ArgumentError, match=r"most=0.\nExpected 1 or more."):
+    with pytest.raises(ArgumentError, match=r"most=0.\nExpected an integer of at least 1."):
         lb.plot.posterior(small, most=0)
     with pytest.raises(ArgumentError, match=r"draws=5.\nExpected an integer of at least 100."):
         lb.plot.pairs(small, draws=5)
@@ -201,7 +201,7 @@ def test_of_many_numbers_the_correlated_ones_are_paired(large):
     axes = lb.plot.pairs(large, most=4, draws=200)
     assert len(axes) == 6  # a triangle without its diagonal
     assert "4 of 2,001 numbers:" in caption(axes)
-    with pytest.raises(ArgumentError, match=r"most=1.\nExpected 2 or more."):
+    with pytest.raises(ArgumentError, match=r"most=1.\nExpected an integer of at least 2."):
         lb.plot.pairs(large, most=1)
 
 

@@ -100,7 +100,7 @@ def test_topics_names_do_not_overlap(K, columns):
 def test_topics_wants_positive_numbers(name):
     with pytest.raises(ArgumentError) as error:
         lb.plot.topics(fitted(), **{name: 0})
-    assert str(error.value) == f"plot.topics got {name}=0.\nExpected 1 or more."
+    assert str(error.value) == f"plot.topics got {name}=0.\nExpected an integer of at least 1."
 
 
 # --- The map ---
@@ -189,7 +189,7 @@ def test_map_of_few_topics(K):
     assert "holds 100% of" in ax.get_title(loc="left")
     with pytest.raises(ArgumentError) as error:
         lb.plot.topic_map(fitted(K), n_words=0)
-    assert str(error.value) == "plot.topic_map got n_words=0.\nExpected 1 or more."
+    assert str(error.value) == "plot.topic_map got n_words=0.\nExpected an integer of at least 1."
 
 
 # --- History ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lowerbound.errors.roots import LowerboundError, case
+from lowerbound.errors.roots import LowerboundError, case, told
 from lowerbound.errors.wording import prior_or_fixed, quoted
 
 
@@ -128,27 +128,24 @@ class ShapeError(LowerboundError):
             "arguments (a column (n, 1) is not a vector (n,))."
         )
 
-    @case
+    @told
     def of_new_data(
         cls, site: str, where: str, expected: tuple[int, ...], found: tuple[int, ...]
-    ) -> str:
-        """A site that all rows share has another shape with new data than in the fit."""
-        return (
-            f"Site '{site}' has shape {found} with the new data, and {expected} in the fit   "
-            f"({where}).\n"
-            "Expected sites that all rows share to be those of the fit. Where the model counts "
-            "groups in its data, pass their number instead, or rows of all groups."
-        )
+    ) -> None:
+        """Site '{site}' has shape {found} with the new data, and {expected} in the fit   ({where}).
 
-    @case
-    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> str:
-        """A site is to be predicted where it is longer than it was fitted, and cannot go on."""
-        return (
-            f"Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.\n"
-            "Expected a series that can go on: write its steps with numpyro.contrib.control_flow."
-            "scan, whose later steps follow from the earlier ones; or fit it at the longer length, "
-            "with the steps to be predicted missing (numpy.ma.masked)."
-        )
+        Expected sites that all rows share to be those of the fit. Where the model counts groups in
+        its data, pass their number instead, or rows of all groups.
+        """
+
+    @told
+    def of_longer_series(cls, site: str, fitted: tuple[int, ...], asked: tuple[int, ...]) -> None:
+        """Site '{site}' has shape {fitted} in the fit, and the new arguments ask for {asked}.
+
+        Expected a series that can go on: write its steps with numpyro.contrib.control_flow.scan,
+        whose later steps follow from the earlier ones; or fit it at the longer length, with the
+        steps to be predicted missing (numpy.ma.masked).
+        """
 
     @case
     def of_line(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, case
+from lowerbound.errors.roots import ArgumentError, case, told
 
 
 class SettingError(ArgumentError):
@@ -24,31 +24,28 @@ class SettingError(ArgumentError):
 class UnableError(ArgumentError):
     """Something is asked for that the method does not have: said before any work."""
 
-    @case
-    def lacking(cls, asked: str, method: str, why: str, which: str) -> str:
-        """The method has it for no program."""
-        return (
-            f"{asked} with {method}, which {why}.\n"
-            f"Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or name "
-            "one with method=."
-        )
+    @told
+    def lacking(cls, asked: str, method: str, why: str, which: str) -> None:
+        """{asked} with {method}, which {why}.
 
-    @case
-    def with_parameters(cls, asked: str, method: str, why: str, which: str) -> str:
-        """The method has it, but not for a program with parameters."""
-        return (
-            f"{asked} with {method} for a model with numpyro.param sites, which {why}.\n"
-            f"Expected a model of latent sites alone. Drop {which}, give the parameters priors "
-            "with numpyro.sample, or fix them with numpyro.handlers.substitute."
-        )
+        Expected a method that has it, such as lb.CAVI() or lb.SVI(). Drop {which}, or name one with
+        method=.
+        """
 
-    @case
-    def of_streams(cls, method: str) -> str:
-        """The method needs all rows."""
-        return (
-            f"fit got columns of a stream with {method}, which needs all rows at once.\n"
-            "Expected arrays, or method=lb.SVI(...) or lb.Memoized(...)."
-        )
+    @told
+    def with_parameters(cls, asked: str, method: str, why: str, which: str) -> None:
+        """{asked} with {method} for a model with numpyro.param sites, which {why}.
+
+        Expected a model of latent sites alone. Drop {which}, give the parameters priors with
+        numpyro.sample, or fix them with numpyro.handlers.substitute.
+        """
+
+    @told
+    def of_streams(cls, method: str) -> None:
+        """fit got columns of a stream with {method}, which needs all rows at once.
+
+        Expected arrays, or method=lb.SVI(...) or lb.Memoized(...).
+        """
 
 
 class UngrowingError(ArgumentError):
@@ -90,29 +87,26 @@ class ChosenSitesError(ArgumentError):
             "of their number."
         )
 
-    @case
-    def not_scalar(cls, site: str, shape: tuple[int, ...], where: str) -> str:
-        """A site to condition on has entries."""
-        return (
-            f"condition got '{site}', a site of shape {shape}   ({where}).\n"
-            "Expected scalar sites. Condition on the scalars that this site depends on."
-        )
+    @told
+    def not_scalar(cls, site: str, shape: tuple[int, ...], where: str) -> None:
+        """condition got '{site}', a site of shape {shape}   ({where}).
 
-    @case
-    def no_interval(cls, site: str, found: str, where: str) -> str:
-        """A site to condition on lives on no fixed interval."""
-        return (
-            f"condition got '{site}', whose support is one {found}   ({where}).\n"
-            "Expected a fixed interval of real numbers. Condition on another site."
-        )
+        Expected scalar sites. Condition on the scalars that this site depends on.
+        """
 
-    @case
-    def all_of_them(cls, sites: tuple[str, ...]) -> str:
-        """Nothing is left to have exact updates."""
-        return (
-            f"Over got sites={sites!r}, which are all latent sites of the model.\n"
-            "Expected some of them. Let one Gaussian cover all: lb.Gaussian()."
-        )
+    @told
+    def no_interval(cls, site: str, found: str, where: str) -> None:
+        """condition got '{site}', whose support is one {found}   ({where}).
+
+        Expected a fixed interval of real numbers. Condition on another site.
+        """
+
+    @told
+    def all_of_them(cls, sites: tuple[str, ...]) -> None:
+        """Over got sites={sites!r}, which are all latent sites of the model.
+
+        Expected some of them. Let one Gaussian cover all: lb.Gaussian().
+        """
 
     @case
     def too_few(cls, sites: tuple[str, ...], left: Sequence[str]) -> str:
@@ -124,21 +118,19 @@ class ChosenSitesError(ArgumentError):
             "Gaussian cover all sites: lb.Gaussian()."
         )
 
-    @case
-    def discrete(cls, site: str, distribution: str, where: str) -> str:
-        """A site that is to have a Gaussian is discrete."""
-        return (
-            f"Over got sites with '{site}', which is discrete: {distribution}   ({where}).\n"
-            "Expected continuous sites; discrete ones keep factors of their own."
-        )
+    @told
+    def discrete(cls, site: str, distribution: str, where: str) -> None:
+        """Over got sites with '{site}', which is discrete: {distribution}   ({where}).
 
-    @case
-    def moving(cls, site: str, where: str) -> str:
-        """A site that is to have a Gaussian has a support that depends on others."""
-        return (
-            f"Over got sites with '{site}', whose support depends on other sites   ({where}).\n"
-            "Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian()."
-        )
+        Expected continuous sites; discrete ones keep factors of their own.
+        """
+
+    @told
+    def moving(cls, site: str, where: str) -> None:
+        """Over got sites with '{site}', whose support depends on other sites   ({where}).
+
+        Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian().
+        """
 
     @case
     def inexact(cls, sites: Sequence[str], reason: str, where: str = "") -> str:

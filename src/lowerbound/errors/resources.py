@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, case
+from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, case, told
 
 
 class TooLargeError(LowerboundError):
@@ -80,23 +80,21 @@ class TooManySitesError(LowerboundError):
 class DevicesError(ArgumentError):
     """Devices that cannot be computed on together, or rows that cannot be spread over them."""
 
-    @case
-    def not_devices(cls, devices: Any) -> str:
-        """What was given names no devices."""
-        return (
-            f"devices={devices!r} is no choice of devices.\n"
-            'Expected None (one device), a number of devices, "all", a sequence of JAX devices, or '
-            "a jax.sharding.Mesh of one axis."
-        )
+    @told
+    def not_devices(cls, devices: Any) -> None:
+        """devices={devices!r} is no choice of devices.
 
-    @case
-    def too_many(cls, devices: int, available: int, platform: str) -> str:
-        """There are not so many devices."""
-        return (
-            f"devices={devices}, but JAX sees {available} ({platform}).\n"
-            f"Expected a number from 1 to {available}. On CPU, set "
-            "XLA_FLAGS=--xla_force_host_platform_device_count=N before JAX starts."
-        )
+        Expected None (one device), a number of devices, "all", a sequence of JAX devices, or a
+        jax.sharding.Mesh of one axis.
+        """
+
+    @told
+    def too_many(cls, devices: int, available: int, platform: str) -> None:
+        """devices={devices}, but JAX sees {available} ({platform}).
+
+        Expected a number from 1 to {available}. On CPU, set
+        XLA_FLAGS=--xla_force_host_platform_device_count=N before JAX starts.
+        """
 
     @case
     def mesh(cls, axes: Sequence[str]) -> str:
@@ -116,40 +114,35 @@ class DevicesError(ArgumentError):
         """Devices of several kinds stand together."""
         return f"devices mixes platforms: {', '.join(found)}.\nExpected devices of one kind."
 
-    @case
-    def of_others(cls, devices: int, process: int, processes: int) -> str:
-        """None of the devices belongs to this process."""
-        return (
-            f"None of the {devices} devices belongs to process {process} of {processes}.\n"
-            'Expected some in every process that fits. Use devices="all".'
-        )
+    @told
+    def of_others(cls, devices: int, process: int, processes: int) -> None:
+        """None of the {devices} devices belongs to process {process} of {processes}.
 
-    @case
-    def uneven(cls, own: int, devices: int, processes: int) -> str:
-        """Processes have different numbers of devices."""
-        return (
-            f"This process has {own} of the {devices} devices of {processes} processes.\n"
-            "Expected as many devices in every process, as each holds an equal part of the rows. "
-            "Start every process with the same number of devices."
-        )
+        Expected some in every process that fits. Use devices="all".
+        """
 
-    @case
-    def indivisible(cls, shape: tuple[int, ...], axis: int, parts: int) -> str:
-        """The rows of an array are no multiple of the devices."""
-        return (
-            f"An array of shape {shape} cannot be spread along axis {axis}.\n"
-            f"Expected a multiple of {parts} rows, as many on each of {parts} devices. Pad the "
-            "rows, or choose another number of devices."
-        )
+    @told
+    def uneven(cls, own: int, devices: int, processes: int) -> None:
+        """This process has {own} of the {devices} devices of {processes} processes.
 
-    @case
-    def other_data(cls, argument: str, process: int) -> str:
-        """Two processes were given different data."""
-        return (
-            f"Argument '{argument}' of process {process} differs from that of process 0.\n"
-            "Expected the same call of fit in every process: each takes its own rows of the same "
-            "data."
-        )
+        Expected as many devices in every process, as each holds an equal part of the rows. Start
+        every process with the same number of devices.
+        """
+
+    @told
+    def indivisible(cls, shape: tuple[int, ...], axis: int, parts: int) -> None:
+        """An array of shape {shape} cannot be spread along axis {axis}.
+
+        Expected a multiple of {parts} rows, as many on each of {parts} devices. Pad the rows, or
+        choose another number of devices.
+        """
+
+    @told
+    def other_data(cls, argument: str, process: int) -> None:
+        """Argument '{argument}' of process {process} differs from that of process 0.
+
+        Expected the same call of fit in every process: each takes its own rows of the same data.
+        """
 
 
 class NativeKernelWarning(LowerboundWarning):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 _P = ParamSpec("_P")
@@ -61,6 +61,20 @@ class case(Generic[_P]):  # noqa: N801
             return error
 
         return error_of
+
+
+class told(case[_P]):  # noqa: N801
+    """One case of an error whose text is its docstring: fields in braces, a line a paragraph."""
+
+    def __init__(self, fields: Callable[Concatenate[Any, _P], None]) -> None:
+        def text(owner: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> str:
+            given = _fields(fields, owner, *args, **kwargs)
+            if fields.__doc__ is None:  # as Python leaves it with -OO
+                return f"{fields.__name__}: {given}"
+            paragraphs = inspect.cleandoc(fields.__doc__).split("\n\n")
+            return "\n".join(" ".join(one.splitlines()) for one in paragraphs).format(**given)
+
+        super().__init__(update_wrapper(text, fields))
 
 
 class LowerboundError(_Found, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from lowerbound.errors.roots import ArgumentError, case
+from lowerbound.errors.roots import ArgumentError, case, told
 from lowerbound.errors.wording import entry_of, quoted
 
 
@@ -61,14 +61,13 @@ class MinibatchError(ArgumentError):
             "Expected operations that JAX can trace; or use method=lb.CAVI()."
         )
 
-    @case
-    def one_size(cls, total: int, count: int, reason: str, plate: str, argument: str) -> str:
-        """The program fits no other number of rows."""
-        return (
-            f"The model fits its {total} rows, but not a batch of {count}: {reason}\n"
-            "Expected every size to follow from the data: write "
-            f'numpyro.plate("{plate}", len({argument})).'
-        )
+    @told
+    def one_size(cls, total: int, count: int, reason: str, plate: str, argument: str) -> None:
+        """The model fits its {total} rows, but not a batch of {count}: {reason}
+
+        Expected every size to follow from the data: write numpyro.plate("{plate}",
+        len({argument})).
+        """
 
     @case
     def plate_size(cls, count: int, plate: str, size: int | None, argument: str) -> str:
@@ -92,13 +91,12 @@ class MinibatchError(ArgumentError):
             f"({at})\nPut it into the plate, or use method=lb.CAVI()."
         )
 
-    @case
-    def local_start(cls, method: str, site: str) -> str:
-        """A value to start from is that of a site of the rows."""
-        return (
-            f"{method} got init for '{site}', which is local: it is solved anew in every batch.\n"
-            "Expected values of global sites."
-        )
+    @told
+    def local_start(cls, method: str, site: str) -> None:
+        """{method} got init for '{site}', which is local: it is solved anew in every batch.
+
+        Expected values of global sites.
+        """
 
     @case
     def too_few(cls, count: int, missing: Sequence[str]) -> str:
@@ -118,21 +116,20 @@ class MinibatchError(ArgumentError):
             f"{devices}, as many rows on each device. Use batch_size={next_size}."
         )
 
-    @case
-    def coupled(cls, site: str) -> str:
-        """Rows are not independent given the global sites."""
-        return (
-            f"The rows of the local site '{site}' are coupled, so a batch of them cannot be fitted "
-            "without the others.\nUse method=lb.CAVI()."
-        )
+    @told
+    def coupled(cls, site: str) -> None:
+        """The rows of the local site '{site}' are coupled, so a batch of them cannot be fitted
+        without the others.
 
-    @case
-    def missing_of_several(cls, site: str) -> str:
-        """Missing entries cannot be followed through the program."""
-        return (
-            f"Site '{site}' has missing entries that are not those of one argument.\n"
-            "Expected a masked array that the site observes as it is; or use method=lb.CAVI()."
-        )
+        Use method=lb.CAVI().
+        """
+
+    @told
+    def missing_of_several(cls, site: str) -> None:
+        """Site '{site}' has missing entries that are not those of one argument.
+
+        Expected a masked array that the site observes as it is; or use method=lb.CAVI().
+        """
 
 
 def _lengths(lengths: Mapping[str, int]) -> str:
@@ -154,13 +151,12 @@ class RowError(ArgumentError):
             f"numpy.ma.masked_invalid({argument})."
         )
 
-    @case
-    def of_file(cls, column: str, path: str, row: int, value: str) -> str:
-        """A row of a Parquet file."""
-        return (
-            f"Column '{column}' of {path} holds {value} in row {row}.\n"
-            "Expected finite numbers. Drop such rows when the file is written, or fill them in."
-        )
+    @told
+    def of_file(cls, column: str, path: str, row: int, value: str) -> None:
+        """Column '{column}' of {path} holds {value} in row {row}.
+
+        Expected finite numbers. Drop such rows when the file is written, or fill them in.
+        """
 
 
 class PathError(ArgumentError):
@@ -198,22 +194,20 @@ class StreamError(PathError):
             "lb.stream(batches, total=...)."
         )
 
-    @case
-    def no_total(cls, kind: str) -> str:
-        """The number of rows of a series of batches is not stated."""
-        return (
-            f"The source is a {kind} of batches whose number of rows is not known.\n"
-            "Expected the number of rows of one pass. State it: lb.stream(batches, total=...)."
-        )
+    @told
+    def no_total(cls, kind: str) -> None:
+        """The source is a {kind} of batches whose number of rows is not known.
 
-    @case
-    def not_a_source(cls, kind: str) -> str:
-        """The source is of no known kind."""
-        return (
-            f"The source is a {kind}.\n"
-            "Expected the path of a Parquet file or of a folder of them, a list of paths, a table "
-            "of pandas, polars or pyarrow, or something that iterates over batches."
-        )
+        Expected the number of rows of one pass. State it: lb.stream(batches, total=...).
+        """
+
+    @told
+    def not_a_source(cls, kind: str) -> None:
+        """The source is a {kind}.
+
+        Expected the path of a Parquet file or of a folder of them, a list of paths, a table of
+        pandas, polars or pyarrow, or something that iterates over batches.
+        """
 
     @case
     def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> str:
@@ -225,23 +219,22 @@ class StreamError(PathError):
             "lb.stream(batches, total=...), and let every pass give all of them."
         )
 
-    @case
-    def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> str:
-        """A batch is not like the first one."""
-        return (
-            f"Batch {number} of {label} gives {found}.\n"
-            f"Expected {expected}. Give every batch the same columns, types and row shapes, one "
-            "row per observation."
-        )
+    @told
+    def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> None:
+        """Batch {number} of {label} gives {found}.
 
-    @case
-    def all_at_once(cls, argument: str, total: int, label: str) -> str:
-        """An argument is a stream, and the method needs all of its rows."""
-        return (
-            f"Argument '{argument}' is a stream of {total} rows from {label}; this method needs "
-            "all of its rows at once.\nExpected an array. Read the stream a minibatch at a time, "
-            "method=lb.SVI(batch_size=...), or pass its rows as an array."
-        )
+        Expected {expected}. Give every batch the same columns, types and row shapes, one row per
+        observation.
+        """
+
+    @told
+    def all_at_once(cls, argument: str, total: int, label: str) -> None:
+        """Argument '{argument}' is a stream of {total} rows from {label}; this method needs all of
+        its rows at once.
+
+        Expected an array. Read the stream a minibatch at a time, method=lb.SVI(batch_size=...), or
+        pass its rows as an array.
+        """
 
     @case
     def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> str:
@@ -252,14 +245,13 @@ class StreamError(PathError):
             "minibatch needs whole. Pass it as an array."
         )
 
-    @case
-    def no_columns(cls, label: str) -> str:
-        """No column of a table or file was chosen."""
-        return (
-            f"No column of {label} was chosen.\n"
-            "Expected the columns of each argument of the model, e.g. "
-            'lb.stream(source, x=["a", "b"], y="target").'
-        )
+    @told
+    def no_columns(cls, label: str) -> None:
+        """No column of {label} was chosen.
+
+        Expected the columns of each argument of the model, e.g. lb.stream(source, x=["a", "b"],
+        y="target").
+        """
 
     @case
     def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> str:
@@ -269,14 +261,13 @@ class StreamError(PathError):
             f"Expected one of its columns: {quoted(known)}. Correct the name in lb.stream(...)."
         )
 
-    @case
-    def column_type(cls, column: str, label: str, kind: Any) -> str:
-        """A chosen column does not hold numbers."""
-        return (
-            f"Column '{column}' of {label} has type {kind}.\n"
-            "Expected floats, integers or booleans. Write it as numbers, e.g. categories as codes, "
-            "or choose another column."
-        )
+    @told
+    def column_type(cls, column: str, label: str, kind: Any) -> None:
+        """Column '{column}' of {label} has type {kind}.
+
+        Expected floats, integers or booleans. Write it as numbers, e.g. categories as codes, or
+        choose another column.
+        """
 
     @case
     def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> str:
@@ -288,33 +279,32 @@ class StreamError(PathError):
             "or leave them out by passing a list of paths."
         )
 
-    @case
-    def not_parquet(cls, path: str, reason: str) -> str:
-        """A file cannot be read as Parquet."""
-        return (
-            f"{path} cannot be read as Parquet: {reason}.\n"
-            "Expected Parquet files. Convert other formats, e.g. "
-            'pandas.read_csv(...).to_parquet("rows.parquet").'
-        )
+    @told
+    def not_parquet(cls, path: str, reason: str) -> None:
+        """{path} cannot be read as Parquet: {reason}.
 
-    @case
-    def no_rows(cls, label: str) -> str:
-        """The files hold no rows."""
-        return f"{label} holds no rows.\nExpected at least one. Check how it was written."
+        Expected Parquet files. Convert other formats, e.g.
+        pandas.read_csv(...).to_parquet("rows.parquet").
+        """
 
-    @case
-    def changed(cls, path: str, reason: str) -> str:
-        """A file is not what it was when the stream was opened."""
-        return (
-            f"{path} changed while it was read: {reason}.\n"
-            "Expected the same rows in every epoch. Write new data to a new file, and fit again."
-        )
+    @told
+    def no_rows(cls, label: str) -> None:
+        """{label} holds no rows.
 
-    @case
-    def many_processes(cls, label: str, parts: int) -> str:
-        """A series of batches cannot be divided between processes."""
-        return (
-            f"{label} is read in order, so {parts} processes cannot divide its rows.\n"
-            "Expected arrays, tables or Parquet files, of which each process reads its own share. "
-            "Write the rows to Parquet files."
-        )
+        Expected at least one. Check how it was written.
+        """
+
+    @told
+    def changed(cls, path: str, reason: str) -> None:
+        """{path} changed while it was read: {reason}.
+
+        Expected the same rows in every epoch. Write new data to a new file, and fit again.
+        """
+
+    @told
+    def many_processes(cls, label: str, parts: int) -> None:
+        """{label} is read in order, so {parts} processes cannot divide its rows.
+
+        Expected arrays, tables or Parquet files, of which each process reads its own share. Write
+        the rows to Parquet files.
+        """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, case
+from lowerbound.errors.roots import ArgumentError, LowerboundError, LowerboundWarning, told
 
 
 class StorageError(LowerboundError):
@@ -20,22 +20,20 @@ class NotPlainError(LowerboundError, TypeError):
 class UnkeptError(ArgumentError):
     """A setting of a run that a checkpoint cannot hold."""
 
-    @case
-    def devices(cls, given: Any) -> str:
-        """Devices themselves belong to one process."""
-        return (
-            f"computing got devices={given!r}, which a checkpoint cannot hold.\n"
-            'Expected a number of devices or "all", when checkpoint=... is given.'
-        )
+    @told
+    def devices(cls, given: Any) -> None:
+        """computing got devices={given!r}, which a checkpoint cannot hold.
 
-    @case
-    def setting(cls, method: str, name: str, value: Any) -> str:
-        """A setting of the method is a function, say."""
-        return (
-            f"{method} got {name}={value!r}, which a checkpoint cannot hold.\n"
-            "Expected settings that are numbers, texts, arrays, or lists and dicts of them, when "
-            "checkpoint=... is given."
-        )
+        Expected a number of devices or "all", when checkpoint=... is given.
+        """
+
+    @told
+    def setting(cls, method: str, name: str, value: Any) -> None:
+        """{method} got {name}={value!r}, which a checkpoint cannot hold.
+
+        Expected settings that are numbers, texts, arrays, or lists and dicts of them, when
+        checkpoint=... is given.
+        """
 
 
 class ResumeWarning(LowerboundWarning):

@@ -15,7 +15,7 @@ from lowerbound.errors import ArgumentError
 from lowerbound.estimators.programmed import Programmed, padded
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.result.fitted import Fit
-from lowerbound.run.method import COUNT, is_count
+from lowerbound.run.method import one_of
 
 WEAK = 1e-3  # the shape of the precisions of noise and loadings: next to nothing is known of them
 
@@ -83,15 +83,7 @@ class MatrixFactorization(Programmed):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the factors from rows X (n, D)."""
-        self._check(
-            ("n_components", is_count(self.n_components), COUNT),
-            ("n_init", is_count(self.n_init), COUNT),
-            (
-                "likelihood",
-                self.likelihood in PROGRAMS,
-                f"one of {', '.join(map(repr, PROGRAMS))}",
-            ),
-        )
+        self._check(one_of("likelihood", self.likelihood, PROGRAMS))
         self._likelihood = self.likelihood
         x = self._open(X, reset=True)
         K = int(self.n_components)

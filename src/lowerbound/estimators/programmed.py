@@ -62,6 +62,8 @@ class Programmed(Estimator):
         """Raise for the first setting that is not valid; those of every estimator come first."""
         shared: tuple[Rule, ...] = (
             ("max_iter", is_count(_plain(getattr(self, "max_iter", 1))), COUNT),
+            ("n_components", is_count(getattr(self, "n_components", 1)), COUNT),
+            ("n_init", is_count(getattr(self, "n_init", 1)), COUNT),
             ("tol", is_size(_plain(getattr(self, "tol", 1))), "a number of at least 0"),
         )
         for name, valid, expected in (*shared, *rules):

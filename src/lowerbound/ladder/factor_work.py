@@ -12,13 +12,13 @@ from lowerbound.joint import Block
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.ladder.counted import Counted
 from lowerbound.ladder.gaussian_work import LAPACK, NODE, NODES, on_grid
+from lowerbound.methods.chains.rounds_of_chains import CHAINS
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import Gaussian
 from lowerbound.methods.grid.conditional import problem_given
 from lowerbound.methods.grid.given_scalars import Given
 from lowerbound.methods.hierarchy.by_chains.banded_elimination import layout
 from lowerbound.methods.hierarchy.by_chains.chained_theta import COMPLETED
-from lowerbound.methods.hierarchy.by_chains.walks_over_theta import CHAINS
 from lowerbound.methods.hierarchy.hierarchies import Hierarchy, predictors_for, surface_for
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.integrated_value import Integrated
@@ -26,7 +26,6 @@ from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.sampling.sampled import FIRST, WARM, sampled_predictors
-from lowerbound.methods.sampling.trajectories import CHAINS as SAMPLED_CHAINS
 from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.stochastic.batched import SVI, Memoized
 
@@ -158,8 +157,8 @@ def _chains(surface: AnySurface) -> Work:
 def chains(counted: Counted, method: Trajectories) -> Work:
     """Trajectories of a few chains, whose program is compiled with the gradient of log p in it."""
     found = sampled_predictors(counted.problem)
-    rounds = WARM + FIRST + WARM + method.draws / SAMPLED_CHAINS
-    gradients = SAMPLED_CHAINS * rounds * GRADIENTS
+    rounds = WARM + FIRST + WARM + method.draws / CHAINS
+    gradients = CHAINS * rounds * GRADIENTS
     size = found.size + found.dimension
     each = DIFFERENTIATED * counted.numbers + SQUARES * float(found.size) ** 2 + NUMBERS * size
     if not found.is_quadratic:  # the factor of the precision is differentiated too

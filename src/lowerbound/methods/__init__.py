@@ -3,5 +3,6 @@
 Contract: a method has a `plan` for a problem, which the one loop carries out. Each folder is one
 kind: `coordinate` ascent, `stochastic` batches, a `gaussian` from draws, a `grid` over scalars, a
 Gaussian over a part of the sites (`partial`), `score` functions for discrete sites, `parameters` by
-gradients; `rewriting` has what goes around any of them. A new method is a line in `values`.
+gradients, `chains` of draws; `rewriting` has what goes around any of them. A new method is a line
+in `values`.
 """

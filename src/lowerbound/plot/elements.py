@@ -122,6 +122,13 @@ def left_out(shown: int, total: int, why: str) -> str:
 # Draws of what a user hands over
 
 
+def check_least(caller: str, least: int, **settings: Any) -> None:
+    """Raise where a setting is no integer of at least so much."""
+    for name, value in settings.items():
+        if not isinstance(value, int | np.integer) or value < least:
+            raise SettingError(caller, name, value, f"an integer of at least {least}")
+
+
 def layers_of(
     caller: str, fit: Fit, sites: Sequence[str] | None, draws: int, over: Any = None
 ) -> Layers:
@@ -131,8 +138,7 @@ def layers_of(
     """
     if not isinstance(fit, Fit):
         raise NotAFitError(caller, fit)
-    if not isinstance(draws, int) or draws < FEWEST:
-        raise SettingError(caller, "draws", draws, f"an integer of at least {FEWEST}")
+    check_least(caller, FEWEST, draws=draws)
     others = _named(caller, over)
     names = site_names(caller, fit, sites)
     own = sampled(caller, fit, names, draws)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, bare, pyplot
 from lowerbound.plot.captions import legend_below, trust_caption
-from lowerbound.plot.elements import Layers, chosen, layers_of
+from lowerbound.plot.elements import Layers, check_least, chosen, layers_of
 from lowerbound.result.fitted import Fit
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def posterior(
     >>> ax.get_title(loc="left")
     'p'
     """
-    if not isinstance(most, int) or most < 1:
-        raise SettingError("plot.posterior", "most", most, "1 or more")
+    check_least("plot.posterior", 1, most=most)
     layers = layers_of("plot.posterior", fit, sites, draws, over)
     names = list(layers.shapes)
     shown = names if sites is not None else names[:PANELS]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, INK, bare, small_panels
 from lowerbound.plot.captions import legend_below, trust_caption
-from lowerbound.plot.elements import chosen, layers_of, left_out
+from lowerbound.plot.elements import check_least, chosen, layers_of, left_out
 from lowerbound.result.fitted import Fit
 
 if TYPE_CHECKING:
@@ -44,9 +43,7 @@ def marginals(
     >>> [ax.get_title(loc="left") for ax in axes]
     ['p']
     """
-    for name, value in (("most", most), ("columns", columns)):
-        if not isinstance(value, int) or value < 1:
-            raise SettingError("plot.marginals", name, value, "1 or more")
+    check_least("plot.marginals", 1, most=most, columns=columns)
     layers = layers_of("plot.marginals", fit, sites, draws, over)
     every = [one for site in layers.shapes for one in layers.elements(site)]
     shown = chosen(every, most)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, SettingError
+from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, INK, bare, pyplot
 from lowerbound.plot.captions import trust_caption
-from lowerbound.plot.elements import Element, Layers, chosen, layers_of, left_out
+from lowerbound.plot.elements import Element, Layers, check_least, chosen, layers_of, left_out
 from lowerbound.result.fitted import Fit
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def pairs(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('start', 'end')
     """
-    if not isinstance(most, int) or most < 2:
-        raise SettingError("plot.pairs", "most", most, "2 or more")
+    check_least("plot.pairs", 2, most=most)
     layers = layers_of("plot.pairs", fit, sites, draws, over)
     every = [one for site in layers.shapes for one in layers.elements(site)]
     if len(every) < 2:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError, NotAFitError, SettingError, UnknownSiteError
+from lowerbound.errors import ArgumentError, NotAFitError, UnknownSiteError
 from lowerbound.errors.wording import entry_of
 from lowerbound.model import trace_model
 from lowerbound.plot.axes import COLOURS, INK, bare, small_panels
 from lowerbound.plot.captions import faint_title, legend_below, trust_caption
+from lowerbound.plot.elements import check_least
 from lowerbound.result.exchange.groups_of_draws import observed_values
 from lowerbound.result.fitted import Fit
 
@@ -90,9 +91,8 @@ def predictive(
     """
     if not isinstance(fit, Fit):
         raise NotAFitError("plot.predictive", fit)
-    for name, value, least in (("draws", draws, 20), ("most", most, 1)):
-        if not isinstance(value, int) or value < least:
-            raise SettingError("plot.predictive", name, value, f"an integer of at least {least}")
+    check_least("plot.predictive", 20, draws=draws)
+    check_least("plot.predictive", 1, most=most)
     every = replicated(fit, args, kwargs, sites, draws)
     shown = sorted(every, key=_misfit, reverse=True)[:most]
     shown = [one for one in every if one in shown]

@@ -25,12 +25,8 @@ def restarts(fit: Fit, ax: Axes | None = None) -> Axes:
     beginnings are cut off, so that the ends can be told apart. Where a method keeps no curves of
     its other starts, their ends are dots.
 
-    >>> import numpyro, numpyro.distributions as dist
-    >>> def pair(x):
-    ...     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
-    ...     with numpyro.plate("data", len(x)):
-    ...         c = numpyro.sample("c", dist.Categorical(np.full(2, 0.5)))
-    ...         numpyro.sample("x", dist.Normal(mu[c], 1.0), obs=x)
+    `pair` is the program in the example of `lb.plot.responsibilities`.
+
     >>> x = np.array([-3.0, -2.5, 2.4, 3.1])
     >>> ax = lb.plot.restarts(lb.fit(pair, x, method=lb.CAVI(restarts=4)))
     >>> len(ax.get_legend().get_texts()) <= 4

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowerbound.choosing.compared import Comparison
-from lowerbound.errors import ArgumentError, NotAFitError, SettingError
+from lowerbound.errors import ArgumentError, NotAFitError
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.plot.axes import COLOURS, FAINT, INK, PALE, bare, pyplot, small_panels
 from lowerbound.plot.captions import faint_title, trust_caption
+from lowerbound.plot.elements import check_least
 from lowerbound.result.evidence import k_threshold
 from lowerbound.result.fitted import Fit
 from lowerbound.trust.against import against
@@ -38,8 +39,7 @@ def k_hat(result: Fit | Comparison, draws: int = 1000, seed: int = 0) -> np.ndar
     >>> ax.get_title(loc="left")
     'k-hat 0.00, good below 0.67; 1,000 draws are worth 1,000'
     """
-    if not isinstance(draws, int) or draws < 100:
-        raise SettingError("plot.k_hat", "draws", draws, "an integer of at least 100")
+    check_least("plot.k_hat", 100, draws=draws)
     if isinstance(result, Comparison):
         return _of_rows(result)
     if not isinstance(result, Fit):

@@ -8,8 +8,9 @@ import numpy as np
 
 from lowerbound.calibration.calibrated import Calibration
 from lowerbound.calibration.ranks import Quantity
-from lowerbound.errors import ArgumentError, SettingError
+from lowerbound.errors import ArgumentError
 from lowerbound.plot.axes import COLOURS, FAINT, INK, PALE, bare, pyplot
+from lowerbound.plot.elements import check_least
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,9 +31,7 @@ def calibration(result: Calibration, most: int = 12, columns: int = 4) -> np.nda
             f"plot.calibration got {type(result).__name__}.\n"
             "Expected what lb.calibrate(model, ...) returns."
         )
-    for name, value in (("most", most), ("columns", columns)):
-        if not isinstance(value, int) or value < 1:
-            raise SettingError("plot.calibration", name, value, "1 or more")
+    check_least("plot.calibration", 1, most=most, columns=columns)
     shown = sorted(result.quantities, key=lambda one: one.smallest)[:most]
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)

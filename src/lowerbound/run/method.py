@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, ClassVar
 
@@ -100,6 +100,11 @@ def is_size(value: Any) -> bool:
 
 
 COUNT = "an integer of at least 1"
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> Rule:
+    """The rule of a setting that is one of a few words."""
+    return name, value in choices, f"one of {', '.join(map(repr, choices))}"
 
 
 def _default(one: Field[Any]) -> Any:

@@ -14,10 +14,9 @@ import lowerbound as lb
 from lowerbound.compute.computing import current
 from lowerbound.methods.hierarchy.by_chains.banded_elimination import Eliminated, layout
 from lowerbound.methods.hierarchy.by_chains.bridged_evidence import log_evidence
-from lowerbound.methods.hierarchy.by_chains.chained_theta import can_be_chained, chained
+from lowerbound.methods.hierarchy.by_chains.chained_theta import begun, can_be_chained, chained
 from lowerbound.methods.hierarchy.by_chains.eased_scales import Eased
 from lowerbound.methods.hierarchy.by_chains.mirrored_signs import mirrored
-from lowerbound.methods.hierarchy.by_chains.walks_over_theta import walked
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
 from lowerbound.run.problem import Problem
 
@@ -149,8 +148,8 @@ def test_chains_have_the_moments_and_the_evidence_of_a_normal_law(seed):
     # Some 1,000 effective draws: means within 5 of their standard errors, and sds, of 9 numbers and
     # 9 more. Fails once in a hundred thousand runs.
     centres = [(np.zeros(3), np.diag(SCALES))]
-    rounds = walked(narrow_and_wide, centres, seed, 300)
-    chains = next(rounds)
+    kernel, *begin = begun(narrow_and_wide, centres, seed)
+    chains = kernel(*begin, 300, 1)
     draws = chains.draws.reshape(-1, 3) / SCALES
     assert abs(draws.mean(axis=0)).max() < 5 / np.sqrt(1000)
     assert abs(np.log(draws.std(axis=0))).max() < 5 / np.sqrt(2000)
@@ -166,7 +165,8 @@ def test_chains_that_stay_at_their_summits_are_found_out():
         return -0.5 * (away**2).sum(axis=1), -away
 
     centres = [(np.array([20.0]), np.eye(1)), (np.array([-20.0]), np.eye(1))]
-    chains = next(walked(apart, centres, 0, 50))
+    kernel, *begin = begun(apart, centres, 0)
+    chains = kernel(*begin, 50, 1)
     assert (np.sign(chains.draws.mean(axis=(1, 2))) == [1.0, -1.0, 1.0, -1.0]).all()
 
 
@@ -179,10 +179,10 @@ def test_chains_have_the_law_that_points_have(seed):
     fit = lb.fit(autoregression, y, progress=False, method=lb.Integrated())
     found = surface(autoregression, y)
     with jax.enable_x64(True):
-        for place in chained(found, found.predictors, [np.array([0.0, -0.4, -0.4])], seed):
-            if place.enough:
-                break
-    t = place.eased.outward(place.chains.draws.reshape(-1, 3))
+        start = [np.array([0.0, -0.4, -0.4])]
+        *_, last = chained(found, found.predictors, start, seed, "lb.Integrated()")
+    assert last.stop.converged
+    t = last.place.course.eased.outward(last.place.mixed.chains.rows)
     values = np.column_stack([t[:, 0], np.exp(t[:, 1:])])
     for number, name in enumerate(("a", "q", "r")):
         own = values[:, number]

@@ -74,7 +74,7 @@ def test_what_has_no_predictors_is_refused():
 @pytest.mark.judged
 @pytest.mark.parametrize("seed", range(3))
 def test_draws_are_those_of_the_posterior(seed):
-    """Means are worth 400 draws at least, so that five standard errors are a quarter of an sd.
+    """Means are worth some 400 draws, so that five standard errors are a quarter of an sd.
 
     Of 36 numbers, one is off by more in 2e-5 of all runs. Sds of half as many digits.
     """

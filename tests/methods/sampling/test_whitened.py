@@ -8,8 +8,8 @@ from numpyro.distributions import HalfCauchy, HalfNormal
 from scipy.stats import multivariate_normal
 
 from lowerbound.compiled import quickly
+from lowerbound.methods.chains.trajectories import differentiated
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
-from lowerbound.methods.sampling.trajectories import differentiated
 from lowerbound.methods.sampling.whitened import (
     Dense,
     Scaled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case, told
 from lowerbound.errors.wording import counted, listed, short
 
 _FORMS = (
@@ -40,32 +40,29 @@ class CorpusError(ArgumentError):
             f"{what}.reshape(1, -1) is one document."
         )
 
-    @case
-    def ragged(cls, what: str) -> str:
-        """Lists of numbers have different lengths."""
-        return (
-            f"{what} is a list of lists of numbers whose lengths differ.\n"
-            "Expected one count for every word in each of them. Give word numbers as bags of words "
-            "[(id, count), ...], or tokens as strings."
-        )
+    @told
+    def ragged(cls, what: str) -> None:
+        """{what} is a list of lists of numbers whose lengths differ.
 
-    @case
-    def row_of_numbers(cls, what: str, document: int) -> str:
-        """A document of a stream is a list of numbers, which may be counts or word numbers."""
-        return (
-            f"Document {document} of {what} is a list of numbers.\n"
-            "Expected a list of tokens (strings), a bag of words [(id, count), ...], or a chunk of "
-            "documents as a sparse matrix. Give counts as scipy.sparse.csr_array(rows)."
-        )
+        Expected one count for every word in each of them. Give word numbers as bags of words [(id,
+        count), ...], or tokens as strings.
+        """
 
-    @case
-    def not_a_chunk(cls, what: str, document: int, kind: str) -> str:
-        """An item of a stream of chunks is a single document."""
-        return (
-            f"{what} gave a {kind} after {document} documents; before, it gave chunks.\n"
-            "Expected a sparse matrix of counts, or Documents, every time. Give every chunk the "
-            "same form."
-        )
+    @told
+    def row_of_numbers(cls, what: str, document: int) -> None:
+        """Document {document} of {what} is a list of numbers.
+
+        Expected a list of tokens (strings), a bag of words [(id, count), ...], or a chunk of
+        documents as a sparse matrix. Give counts as scipy.sparse.csr_array(rows).
+        """
+
+    @told
+    def not_a_chunk(cls, what: str, document: int, kind: str) -> None:
+        """{what} gave a {kind} after {document} documents; before, it gave chunks.
+
+        Expected a sparse matrix of counts, or Documents, every time. Give every chunk the same
+        form.
+        """
 
     @case
     def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> str:
@@ -76,13 +73,12 @@ class CorpusError(ArgumentError):
             f"scipy.sparse.csr_array({what}), better where the words are counted."
         )
 
-    @case
-    def no_documents(cls, what: str) -> str:
-        """The corpus has no documents."""
-        return (
-            f"{what} has 0 documents.\n"
-            "Expected at least one. Check the selection or the files that it comes from."
-        )
+    @told
+    def no_documents(cls, what: str) -> None:
+        """{what} has 0 documents.
+
+        Expected at least one. Check the selection or the files that it comes from.
+        """
 
     @case
     def no_tokens(cls, what: str, documents: int, unknown: int, examples: Sequence[str]) -> str:
@@ -98,40 +94,36 @@ class CorpusError(ArgumentError):
             "vocabulary."
         )
 
-    @case
-    def no_columns(cls, what: str, documents: int) -> str:
-        """A matrix has no columns."""
-        return (
-            f"{what} has 0 feature(s) (shape=({documents}, 0)) while a minimum of 1 is required.\n"
-            "Expected one column per word. Check how the words were chosen."
-        )
+    @told
+    def no_columns(cls, what: str, documents: int) -> None:
+        """{what} has 0 feature(s) (shape=({documents}, 0)) while a minimum of 1 is required.
 
-    @case
-    def used_up(cls, what: str, kind: str) -> str:
-        """An iterator can be read only once."""
-        return (
-            f"{what} is a {kind}, which can be read only once.\n"
-            "Expected an object that can be iterated again for every pass: a list, or a class "
-            "whose __iter__ starts afresh. Or use partial_fit chunk by chunk."
-        )
+        Expected one column per word. Check how the words were chosen.
+        """
 
-    @case
-    def changed(cls, what: str, found: int, count: int) -> str:
-        """A pass gave another number of documents than there were."""
-        return (
-            f"A pass over {what} gave {found} documents; it has {count}.\n"
-            "Expected the same documents in every pass. Let __iter__ start afresh, and __len__ be "
-            "the number of documents."
-        )
+    @told
+    def used_up(cls, what: str, kind: str) -> None:
+        """{what} is a {kind}, which can be read only once.
 
-    @case
-    def not_valid(cls, what: str, reason: str) -> str:
-        """The arrays of a sparse matrix contradict each other."""
-        return (
-            f"{what} is not a valid sparse matrix: {reason}.\n"
-            f"Expected word numbers below its number of columns. Check how its arrays were made: "
-            f"{what}.check_format() says more."
-        )
+        Expected an object that can be iterated again for every pass: a list, or a class whose
+        __iter__ starts afresh. Or use partial_fit chunk by chunk.
+        """
+
+    @told
+    def changed(cls, what: str, found: int, count: int) -> None:
+        """A pass over {what} gave {found} documents; it has {count}.
+
+        Expected the same documents in every pass. Let __iter__ start afresh, and __len__ be the
+        number of documents.
+        """
+
+    @told
+    def not_valid(cls, what: str, reason: str) -> None:
+        """{what} is not a valid sparse matrix: {reason}.
+
+        Expected word numbers below its number of columns. Check how its arrays were made:
+        {what}.check_format() says more.
+        """
 
     @case
     def masked(cls, what: str, count: int) -> str:
@@ -163,22 +155,20 @@ class CorpusTypeError(CorpusError, TypeError):
             "lists of tokens."
         )
 
-    @case
-    def of_column(cls, what: str, column: Any, dtype: str) -> str:
-        """A column of a data frame does not hold numbers."""
-        return (
-            f"Column {column!r} of {what} has dtype {dtype}.\n"
-            "Expected one column of counts per word. Leave the column out, "
-            f"or pass {what}[{column!r}] alone if its entries are lists of tokens."
-        )
+    @told
+    def of_column(cls, what: str, column: Any, dtype: str) -> None:
+        """Column {column!r} of {what} has dtype {dtype}.
 
-    @case
-    def of_document(cls, what: str, document: int, kind: str, like: str) -> str:
-        """A document is not like the others, or of no known form."""
-        return (
-            f"Document {document} of {what} is a {kind}.\n"
-            f"Expected {like}. Bring every document into the same form."
-        )
+        Expected one column of counts per word. Leave the column out, or pass {what}[{column!r}]
+        alone if its entries are lists of tokens.
+        """
+
+    @told
+    def of_document(cls, what: str, document: int, kind: str, like: str) -> None:
+        """Document {document} of {what} is a {kind}.
+
+        Expected {like}. Bring every document into the same form.
+        """
 
     @case
     def of_entry(cls, what: str, document: int, place: int, value: Any, like: str) -> str:

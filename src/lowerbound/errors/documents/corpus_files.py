@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowerbound.errors.documents.corpora import CorpusError
-from lowerbound.errors.roots import case
+from lowerbound.errors.roots import case, told
 from lowerbound.errors.rows import PathError
 from lowerbound.errors.wording import quoted
 
@@ -16,22 +16,20 @@ class CorpusFileError(CorpusError, PathError):
 
     files, pattern = ".npz or .parquet", "*.npz or *.parquet"
 
-    @case
-    def other_kind(cls, path: str) -> str:
-        """A file is of no known kind."""
-        return (
-            f"{path} is neither a .npz nor a .parquet file.\n"
-            "Expected sparse counts written by scipy.sparse.save_npz, or a Parquet file with a "
-            "column 'words'. Convert the file."
-        )
+    @told
+    def other_kind(cls, path: str) -> None:
+        """{path} is neither a .npz nor a .parquet file.
 
-    @case
-    def two_kinds(cls, first: str, second: str) -> str:
-        """Files of both kinds stand together."""
-        return (
-            f"The files are of two kinds: {first}, {second}.\n"
-            "Expected .npz files alone, or .parquet files alone. Pass a list of the paths to read."
-        )
+        Expected sparse counts written by scipy.sparse.save_npz, or a Parquet file with a column
+        'words'. Convert the file.
+        """
+
+    @told
+    def two_kinds(cls, first: str, second: str) -> None:
+        """The files are of two kinds: {first}, {second}.
+
+        Expected .npz files alone, or .parquet files alone. Pass a list of the paths to read.
+        """
 
     @case
     def unreadable(cls, path: str, reason: str) -> str:
@@ -42,14 +40,13 @@ class CorpusFileError(CorpusError, PathError):
             f"Expected a file written by {writer}. Write it again, or leave it out."
         )
 
-    @case
-    def widths(cls, first: str, expected: int, path: str, found: int) -> str:
-        """Two files have different numbers of words."""
-        return (
-            f"{path} has {found} columns; {first} has {expected}.\n"
-            "Expected one column per word in every file. Count the words of all files with one "
-            "vocabulary."
-        )
+    @told
+    def widths(cls, first: str, expected: int, path: str, found: int) -> None:
+        """{path} has {found} columns; {first} has {expected}.
+
+        Expected one column per word in every file. Count the words of all files with one
+        vocabulary.
+        """
 
     @case
     def no_column(cls, path: str, known: Sequence[str]) -> str:
@@ -60,27 +57,24 @@ class CorpusFileError(CorpusError, PathError):
             "words are counted, 'counts'. Rename the columns."
         )
 
-    @case
-    def column_type(cls, path: str, column: str, kind: Any, like: str) -> str:
-        """A column of a Parquet file is of another type."""
-        return (
-            f"Column '{column}' of {path} has type {kind}.\n"
-            f"Expected {like}. Write the column anew in all files."
-        )
+    @told
+    def column_type(cls, path: str, column: str, kind: Any, like: str) -> None:
+        """Column '{column}' of {path} has type {kind}.
 
-    @case
-    def null(cls, path: str, column: str, document: int) -> str:
-        """A document, or an entry of one, is null."""
-        return (
-            f"Column '{column}' of {path} holds a null in document {document} of the corpus.\n"
-            "Expected a list without nulls; a document without words is an empty list. Drop such "
-            "rows or entries when the file is written."
-        )
+        Expected {like}. Write the column anew in all files.
+        """
 
-    @case
-    def lengths(cls, path: str, document: int, words: int, counts: int) -> str:
-        """A document has another number of counts than of words."""
-        return (
-            f"Document {document} of the corpus has {words} words and {counts} counts   ({path}).\n"
-            "Expected one count per word. Write the two columns anew."
-        )
+    @told
+    def null(cls, path: str, column: str, document: int) -> None:
+        """Column '{column}' of {path} holds a null in document {document} of the corpus.
+
+        Expected a list without nulls; a document without words is an empty list. Drop such rows or
+        entries when the file is written.
+        """
+
+    @told
+    def lengths(cls, path: str, document: int, words: int, counts: int) -> None:
+        """Document {document} of the corpus has {words} words and {counts} counts   ({path}).
+
+        Expected one count per word. Write the two columns anew.
+        """

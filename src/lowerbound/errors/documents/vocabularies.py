@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowerbound.errors.documents.corpora import CorpusError
-from lowerbound.errors.roots import case
+from lowerbound.errors.roots import case, told
 from lowerbound.errors.wording import listed
 
 
@@ -28,14 +28,13 @@ class VocabularyError(CorpusError):
             f"{what} was counted with."
         )
 
-    @case
-    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> str:
-        """A part of a corpus has another number of columns than the first."""
-        return (
-            f"The chunk of {what} that starts at document {document} has {found} columns; the "
-            f"first has {expected}.\n"
-            "Expected one column per word in every chunk. Count all of them with one vocabulary."
-        )
+    @told
+    def chunk_width(cls, what: str, document: int, found: int, expected: int) -> None:
+        """The chunk of {what} that starts at document {document} has {found} columns; the first has
+        {expected}.
+
+        Expected one column per word in every chunk. Count all of them with one vocabulary.
+        """
 
     @case
     def identifier(cls, what: str, document: int, found: int, size: int) -> str:
@@ -46,30 +45,27 @@ class VocabularyError(CorpusError):
             "of the fit."
         )
 
-    @case
-    def negative_identifier(cls, what: str, document: int, found: int) -> str:
-        """A word number is negative."""
-        return (
-            f"Document {document} of {what} holds word number {found}.\n"
-            "Expected numbers from 0 on. Leave out words that the vocabulary does not have."
-        )
+    @told
+    def negative_identifier(cls, what: str, document: int, found: int) -> None:
+        """Document {document} of {what} holds word number {found}.
 
-    @case
-    def too_many(cls, what: str, found: int) -> str:
-        """A word number is beyond what is stored."""
-        return (
-            f"{what} has word number {found}.\n"
-            "Expected numbers below 2^31 - 1. Number the words that occur from 0 on."
-        )
+        Expected numbers from 0 on. Leave out words that the vocabulary does not have.
+        """
 
-    @case
-    def unnamed(cls, what: str) -> str:
-        """Tokens come where the words of the fit have no names."""
-        return (
-            f"{what} holds tokens; the words of the fit have numbers alone.\n"
-            "Expected counts or bags of words, as in the fit. Or fit with names for the words: "
-            "vocabulary=[...]."
-        )
+    @told
+    def too_many(cls, what: str, found: int) -> None:
+        """{what} has word number {found}.
+
+        Expected numbers below 2^31 - 1. Number the words that occur from 0 on.
+        """
+
+    @told
+    def unnamed(cls, what: str) -> None:
+        """{what} holds tokens; the words of the fit have numbers alone.
+
+        Expected counts or bags of words, as in the fit. Or fit with names for the words:
+        vocabulary=[...].
+        """
 
     @case
     def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> str:
@@ -79,13 +75,12 @@ class VocabularyError(CorpusError):
             "Expected columns named by words. Count the words with the vocabulary of the fit."
         )
 
-    @case
-    def duplicate(cls, word: str, first: int, second: int, where: str) -> str:
-        """A word has two numbers."""
-        return (
-            f"The word '{word}' stands twice in {where}: at {first} and at {second}.\n"
-            "Expected each word once. Merge the two, or rename one."
-        )
+    @told
+    def duplicate(cls, word: str, first: int, second: int, where: str) -> None:
+        """The word '{word}' stands twice in {where}: at {first} and at {second}.
+
+        Expected each word once. Merge the two, or rename one.
+        """
 
     @case
     def numbers(cls, missing: int, size: int) -> str:
@@ -96,32 +91,31 @@ class VocabularyError(CorpusError):
             "(Dictionary.compactify() in gensim)."
         )
 
-    @case
-    def not_a_vocabulary(cls, kind: str) -> str:
-        """The vocabulary is of no known form."""
-        return (
-            f"vocabulary is {kind}.\n"
-            "Expected a sequence of words (strings), a mapping of words to numbers or of numbers "
-            "to words, or a gensim Dictionary."
-        )
+    @told
+    def not_a_vocabulary(cls, kind: str) -> None:
+        """vocabulary is {kind}.
 
-    @case
-    def empty(cls) -> str:
-        """The vocabulary has no words."""
-        return "vocabulary has 0 words.\nExpected at least one. Check how it was made."
+        Expected a sequence of words (strings), a mapping of words to numbers or of numbers to
+        words, or a gensim Dictionary.
+        """
 
-    @case
-    def differs(cls, place: int, given: str, fitted: str) -> str:
-        """The vocabulary given is not that of the fit."""
-        return (
-            f"vocabulary has {given} at {place}, where the fit has {fitted}.\n"
-            "Expected the words of the fit. Leave vocabulary out, or fit again."
-        )
+    @told
+    def empty(cls) -> None:
+        """vocabulary has 0 words.
 
-    @case
-    def size(cls, found: int, expected: int) -> str:
-        """The vocabulary given has another number of words than the fit."""
-        return (
-            f"vocabulary has {found} words; the fit has {expected}.\n"
-            "Expected one name for each word of the fit. Pass the vocabulary of the fit."
-        )
+        Expected at least one. Check how it was made.
+        """
+
+    @told
+    def differs(cls, place: int, given: str, fitted: str) -> None:
+        """vocabulary has {given} at {place}, where the fit has {fitted}.
+
+        Expected the words of the fit. Leave vocabulary out, or fit again.
+        """
+
+    @told
+    def size(cls, found: int, expected: int) -> None:
+        """vocabulary has {found} words; the fit has {expected}.
+
+        Expected one name for each word of the fit. Pass the vocabulary of the fit.
+        """

@@ -6,34 +6,34 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case, told
 from lowerbound.errors.wording import counted, listed, quoted, short
 
 
 class FormulaError(ArgumentError):
     """The text of a formula cannot be read, or a term of it has no meaning."""
 
-    @case
-    def syntax(cls, formula: str, said: str) -> str:
-        """The parser stops; `said` is why."""
-        return (
-            f"The formula {formula!r} cannot be read: {said}.\n"
-            'Expected one like "y ~ x + s(z) + (1 + x | g)".'
-        )
+    @told
+    def syntax(cls, formula: str, said: str) -> None:
+        """The formula {formula!r} cannot be read: {said}.
 
-    @case
-    def response(cls, formula: str, found: str) -> str:
-        """What stands before ~ is no response."""
-        return (
-            f"The formula {formula!r} has {found} where its response belongs.\n"
-            'Expected a column, or one with more about it, before "~": y, y | trials(n), '
-            "y | weights(w), p(y, n)."
-        )
+        Expected one like "y ~ x + s(z) + (1 + x | g)".
+        """
 
-    @case
-    def term(cls, formula: str, term: str, why: str, remedy: str) -> str:
-        """A term cannot be computed, or means nothing here."""
-        return f"The term '{term}' of the formula {formula!r} {why}.\n{remedy}"
+    @told
+    def response(cls, formula: str, found: str) -> None:
+        """The formula {formula!r} has {found} where its response belongs.
+
+        Expected a column, or one with more about it, before "~": y, y | trials(n), y | weights(w),
+        p(y, n).
+        """
+
+    @told
+    def term(cls, formula: str, term: str, why: str, remedy: str) -> None:
+        """The term '{term}' of the formula {formula!r} {why}.
+
+        {remedy}
+        """
 
 
 class UnknownColumnError(ArgumentError):
@@ -60,29 +60,28 @@ class ColumnKindError(ArgumentError):
             f"it as missing, or write C({column}) for a category of every value."
         )
 
-    @case
-    def written(cls, column: str) -> str:
-        """Numbers, all of them written as text."""
-        return (
-            f"Column '{column}' holds numbers that are written as text.\nExpected numbers, or "
-            f"categories. Convert it, data['{column}'].astype(float), or write C({column}) for a "
-            "category of every value."
-        )
+    @told
+    def written(cls, column: str) -> None:
+        """Column '{column}' holds numbers that are written as text.
 
-    @case
-    def infinite(cls, column: str, row: int, value: float) -> str:
-        """An infinite value."""
-        return (
-            f"Column '{column}' is {value} in row {row}.\nExpected finite numbers. Correct the "
-            "entry, or make it missing (NaN): its row is then left out."
-        )
+        Expected numbers, or categories. Convert it, data['{column}'].astype(float), or write
+        C({column}) for a category of every value.
+        """
 
-    @case
-    def unreadable(cls, column: str, kind: str) -> str:
-        """Neither numbers nor categories."""
-        return (
-            f"Column '{column}' holds {kind}.\nExpected numbers, texts, truth values or categories."
-        )
+    @told
+    def infinite(cls, column: str, row: int, value: float) -> None:
+        """Column '{column}' is {value} in row {row}.
+
+        Expected finite numbers. Correct the entry, or make it missing (NaN): its row is then left
+        out.
+        """
+
+    @told
+    def unreadable(cls, column: str, kind: str) -> None:
+        """Column '{column}' holds {kind}.
+
+        Expected numbers, texts, truth values or categories.
+        """
 
 
 class ResponseError(ArgumentError):

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 
 from lowerbound.estimators.programmed import Programmed, count_of, padded
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.run.method import COUNT, Rule, is_count
+from lowerbound.run.method import Rule, one_of
 
 PROCESS: Final = "dirichlet_process"
 WEIGHTS: Final = (PROCESS, "dirichlet_distribution")
@@ -112,12 +112,8 @@ class Mixture(Programmed, ABC):
 
     def _check_mixture(self, *rules: Rule) -> None:
         self._check(
-            ("n_components", is_count(self.n_components), COUNT),
-            ("n_init", is_count(self.n_init), COUNT),
-            (
-                "weight_concentration_prior_type",
-                self.weight_concentration_prior_type in WEIGHTS,
-                f"one of {', '.join(map(repr, WEIGHTS))}",
+            one_of(
+                "weight_concentration_prior_type", self.weight_concentration_prior_type, WEIGHTS
             ),
             (
                 "weight_concentration_prior",

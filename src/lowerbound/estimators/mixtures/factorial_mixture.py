@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from lowerbound.estimators.mixtures.assigned import drawn_components
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior
 from lowerbound.estimators.programmed import Programmed, padded
-from lowerbound.run.method import COUNT, is_count, is_size
+from lowerbound.run.method import is_count, is_size
 
 MOST = 4096  # combinations: each row has a probability of every one
 FEW = f"a whole number of at least 1, with n_components ** n_factors of at most {MOST}"
@@ -165,9 +165,7 @@ class FactorialMixture(Programmed):
     def _check_factors(self) -> None:
         concentration = self.weight_concentration_prior
         self._check(
-            ("n_components", is_count(self.n_components), COUNT),
             ("n_factors", is_count(self.n_factors) and self._few(), FEW),
-            ("n_init", is_count(self.n_init), COUNT),
             (
                 "weight_concentration_prior",
                 is_size(concentration) and concentration > 0,

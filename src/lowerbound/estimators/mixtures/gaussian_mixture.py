@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 
 from lowerbound.errors import ArgumentError, SettingError
 from lowerbound.estimators.mixtures.assigned import PROCESS, Mixture, component_weights
-from lowerbound.run.method import Settings
+from lowerbound.run.method import Settings, one_of
 
 Prior = dict[str, np.ndarray]
 
@@ -209,11 +209,7 @@ class GaussianMixture(Mixture):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""
         self._check_mixture(
-            (
-                "covariance_type",
-                self.covariance_type in PROGRAMS,
-                f"one of {', '.join(map(repr, PROGRAMS))}",
-            ),
+            one_of("covariance_type", self.covariance_type, PROGRAMS),
             (
                 "prior",
                 self.prior is None or isinstance(self.prior, ComponentPrior),

@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from lowerbound.errors import ArgumentError
 from lowerbound.estimators.programmed import Programmed
 from lowerbound.methods.coordinate.cavi import CAVI
-from lowerbound.run.method import COUNT, Rule, is_count
+from lowerbound.run.method import Rule, one_of
 
 LIKELIHOODS: Final = ("bernoulli", "poisson")
 
@@ -90,14 +90,8 @@ class Network(Programmed, ABC):
 
     def _check_network(self, *rules: Rule) -> None:
         self._check(
-            ("n_components", is_count(self.n_components), COUNT),
-            ("n_init", is_count(self.n_init), COUNT),
             ("directed", isinstance(self.directed, bool | np.bool_), "True or False"),
-            (
-                "likelihood",
-                self.likelihood in LIKELIHOODS,
-                f"one of {', '.join(map(repr, LIKELIHOODS))}",
-            ),
+            one_of("likelihood", self.likelihood, LIKELIHOODS),
             *rules,
         )
 

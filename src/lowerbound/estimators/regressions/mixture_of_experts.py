@@ -96,7 +96,6 @@ class Gated(Supervised):
         self._check(
             ("n_experts", is_count(self.n_experts) and self.n_experts > 1, "at least 2"),
             ("depth", is_count(self.depth), COUNT),
-            ("n_init", is_count(self.n_init), COUNT),
             ("gate_scale", positive(self.gate_scale), "a number above 0"),
             ("prior_scale", positive(self.prior_scale), "a number above 0"),
         )

@@ -154,17 +154,13 @@ class Collapsed(Completed):
         """The program and its sites z."""
         return self.collapse
 
-    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
-        """Mean and variance of one site under q: of z, those given theta, averaged over theta."""
-        if site not in self.collapse.names:
-            return self.inner.moments(parameters, site)
+    def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of a site of z: those given theta, averaged over theta."""
         naturals = self._naturals(parameters, MOST_NUMBERS)
         return Averaged(self.collapse.family).moments(naturals, site)
 
-    def marginal(self, parameters: Parameters, site: str) -> Distribution:
-        """The marginal density of one site under q; that of z is a mixture over draws of theta."""
-        if site not in self.collapse.names:
-            return self.inner.marginal(parameters, site)
+    def own_marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of a site of z: a mixture over draws of theta."""
         naturals = self._naturals(parameters, MOST_MIXED)
         return Averaged(self.collapse.family).marginal(naturals, site)
 

@@ -43,12 +43,22 @@ class Completed(ABC):
         """The program and its sites z."""
 
     @abstractmethod
-    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
-        """Mean and variance of one site under q, elementwise."""
+    def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of a site of z."""
 
     @abstractmethod
+    def own_marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of a site of z."""
+
+    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of one site under q, elementwise."""
+        own = site in self.elimination.names
+        return (self.own_moments if own else self.inner.moments)(parameters, site)
+
     def marginal(self, parameters: Parameters, site: str) -> Distribution:
         """The marginal density of one site under q, as a NumPyro distribution."""
+        own = site in self.elimination.names
+        return (self.own_marginal if own else self.inner.marginal)(parameters, site)
 
     def only(self, sites: Sequence[str]) -> Variational:
         """The density that has all of these sites, and as little more as there is."""

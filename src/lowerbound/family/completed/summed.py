@@ -32,22 +32,15 @@ class Summed(Completed):
         """The sums over discrete sites."""
         return self.summation
 
-    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
-        """Mean and variance of one site under q, elementwise."""
-        if site not in self.summation.names:
-            return self.inner.moments(parameters, site)
+    def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+        """Mean and variance of a discrete site, elementwise."""
         values = jnp.asarray(self.summation.model.latent[site].support_values)
         probabilities = self._probabilities(parameters)[site]
         mean = probabilities @ values
         return mean, probabilities @ values**2 - mean**2
 
-    def marginal(self, parameters: Parameters, site: str) -> Distribution:
-        """The marginal density of one site under q, as a NumPyro distribution.
-
-        That of a discrete site is over the indices of its values.
-        """
-        if site not in self.summation.names:
-            return self.inner.marginal(parameters, site)
+    def own_marginal(self, parameters: Parameters, site: str) -> Distribution:
+        """The marginal density of a discrete site, over the indices of its values."""
         return CategoricalProbs(self._probabilities(parameters)[site])
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:

@@ -8,11 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from lowerbound.compiled import quickly
 from lowerbound.cost import allowance
 from lowerbound.errors import (
     BoundReachedError,
@@ -27,7 +25,6 @@ from lowerbound.family.numerics.smoothed import low_discrepancy
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.by_chains.chained_theta import (
-    MOST_ROUNDS,
     Chained,
     answered,
     can_be_chained,
@@ -41,6 +38,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.integration import Integral, integrate
 from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.missed.remainders import with_remainders
+from lowerbound.methods.hierarchy.places_of_theta import at_scores
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
@@ -164,18 +162,15 @@ class Hierarchy(Walking[Found | Chained]):
 
     def _by_chains(self) -> Iterator[Standing[Found | Chained]]:
         """Chains over theta, until they agree."""
-        rounds = chained(self.surface, self.predictors, self._starts(), self.problem.seed)
+        one, seed = self.predictors, self.problem.seed
         try:
-            for number, found in enumerate(rounds, 1):
-                if found.enough or number >= MOST_ROUNDS or allowance().over:
-                    break
-                yield Standing(found)
+            for here in chained(self.surface, one, self._starts(), seed, self.method.code):
+                flaw = here.place.mixed.flaw
+                if here.stop is not None and flaw and not allowance().over:
+                    raise PoorIntegralError(one.theta, f"{here.place.mixed}, and {flaw}")
+                yield here
         except (IllConditionedError, NoFiniteStartError) as error:
             raise self._poor(error) from error
-        if found.flaw and not allowance().over:
-            raise PoorIntegralError(self.predictors.theta, f"{found}, and {found.flaw}")
-        remedy = "" if found.enough else allowance().remedy(self.method.code)
-        yield Standing(found, stop=Stop(found.enough, str(found), remedy))
 
     def _over_points(self) -> Generator[Standing[Found | Chained], None, Standing[Found]]:
         """Rounds of points; the last standing has no stop where chains are to go on."""
@@ -299,24 +294,10 @@ class Hierarchy(Walking[Found | Chained]):
 
     def _starts(self) -> list[np.ndarray]:
         """Theta at the medians of its priors, and spread over these where solves are cheap."""
-        coordinates, data = self.predictors.coordinates, self.problem.model.arguments.data
-        theta = self.predictors.theta
-        count = 1 + (SPREAD if self._is_cheap else 0)
-        normal = np.zeros((1 + SPREAD, coordinates.size))
-        begin = 0
         places = ndtri(low_discrepancy(8, self.predictors.dimension, 4)[:SPREAD])
-        for name in theta:
-            own = coordinates.part(name)
-            normal[1:, own] = places[:, begin : begin + own.stop - own.start]
-            begin += own.stop - own.start
-
-        def spread(normal: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
-            return jax.vmap(lambda one: coordinates.prior(one, data, theta))(normal)
-
-        compiled = self.predictors.compiled
-        if "spread" not in compiled:
-            compiled["spread"] = quickly(spread)
-        starts = np.array(compiled["spread"](jnp.asarray(normal), dict(data)))[:count]
+        scores = np.vstack([np.zeros(self.predictors.dimension), places])
+        starts = at_scores(self.problem, self.predictors, scores)
+        starts = starts[: 1 + (SPREAD if self._is_cheap else 0)]
         starts[0] = np.where(np.isfinite(starts[0]), starts[0], 0.0)
         return [start for start in starts if np.isfinite(start).all()]
 

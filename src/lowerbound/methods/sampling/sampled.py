@@ -12,31 +12,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.linalg import block_diag
 
 from lowerbound.compiled import briskly, quickly
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import Stopwatch, allowance
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
-from lowerbound.family.densities.weighted_draws import WeightedDraws
-from lowerbound.family.numerics.chain_mixing import Mixing, mixing
 from lowerbound.family.numerics.host_seeds import words
-from lowerbound.family.q import Q
+from lowerbound.methods.chains.rounds_of_chains import CHAINS, Chains, Mixed, Rounds, mixed
+from lowerbound.methods.chains.trajectories import Nuts, differentiated, trajectories
+from lowerbound.methods.chains.units import Units
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
+from lowerbound.methods.hierarchy.places_of_theta import at_scores, entries_of, named
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.sampling.heavy_tails import without_sd
-from lowerbound.methods.sampling.trajectories import (
-    CHAINS,
-    differentiated,
-    inward,
-    standardised,
-    trajectories,
-)
 from lowerbound.methods.sampling.trajectories_value import Trajectories
 from lowerbound.methods.sampling.whitened import Given, Still, Whitened, standing_still
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.plan import Plan, Row, outline
-from lowerbound.result.posterior import History, Restart
-from lowerbound.result.verdicts import Verdict
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Trace
 from lowerbound.run.problem import Problem
@@ -45,14 +38,10 @@ from lowerbound.run.walking import Standing, Walking
 MOST = 200  # numbers of theta, and of z
 WARM, SHALLOW = 150, 6  # draws before the first that is kept, and doublings of their trajectories
 FIRST = 100  # draws of a chain that the units of the others are found by
-ENOUGH, AGREED = 400.0, 1.02  # effective draws of every number, and R-hat, that end the rounds
 ROUNDS = 4
 SPREAD = 0.5  # of the prior's normal scores, at which chains begin
-DIVERGED = 0.01  # of trajectories that may diverge
 MEASURED = 256  # draws that the bound is measured with
 TRIES = 64  # starts that are looked at
-
-Law = tuple[np.ndarray, np.ndarray]  # a mean, and a root of the covariance
 
 
 def sampled_predictors(problem: Problem) -> Predictors:
@@ -72,26 +61,16 @@ def sampled_predictors(problem: Problem) -> Predictors:
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Chains so far: (C, S, d) of theta and u; how many of how many trajectories diverged."""
+    """Chains over theta and u, or over theta alone."""
 
     whitened: Whitened
-    chains: np.ndarray
-    mixed: Mixing
-    diverged: int
-    gradients: float
+    mixed: Mixed
 
     @property
-    def flaw(self) -> str:
-        """Why the draws should not be trusted, where they should not."""
-        count = self.chains.shape[0] * self.chains.shape[1]
-        if not self.mixed.flaw and self.diverged > DIVERGED * count:
-            return f"{self.diverged:,} of {count:,} trajectories diverged"
-        return self.mixed.flaw
-
-    @property
-    def enough(self) -> bool:
-        """Whether the chains agree, and are worth as much as is asked for."""
-        return not self.flaw and self.mixed.rhat <= AGREED and self.mixed.size >= ENOUGH
+    def parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The draws of theta, and of u."""
+        rows, dimension = self.mixed.chains.rows, self.whitened.predictors.dimension
+        return rows[:, :dimension], rows[:, dimension:]
 
 
 class Sampling(Walking[Sampled]):
@@ -112,23 +91,26 @@ class Sampling(Walking[Sampled]):
         Each begins where the last has ended.
         """
         whitened, starts = self._begun()
-        law = np.zeros(whitened.size), np.ones(whitened.size)
-        self._drawn(whitened, starts, law, -WARM)  # which compiles, and draws nothing
+        units = Units(np.zeros(whitened.size), np.eye(whitened.size))
+        kernel = self._kernel(whitened)
+        kernel(starts, units, -WARM, 0)  # which compiles, and draws nothing
         watch = Stopwatch()
-        place = self._round(None, whitened, starts, law, FIRST)
+        draft = Sampled(whitened, self._judged(kernel(starts, units, FIRST, 0)))
         self._check(watch.own_seconds)
-        yield Standing(place)
-        whitened, starts, law = self._about(place)
-        found = self._round(None, whitened, starts, law, self._kept, 1)
-        stop = self._stop(found, 1)
-        for done in range(2, ROUNDS + 1):
-            if stop is not None:
-                break
-            yield Standing(found)
-            law = standardised(found.chains.reshape(-1, whitened.size))
-            found = self._round(found, whitened, found.chains[:, -1], law, self._kept, done)
-            stop = self._stop(found, done)
-        yield Standing(found, self._bound(found)[0], stop)
+        yield Standing(draft)
+        whitened, starts, units = self._about(draft)
+        rounds = Rounds(self._kept, ROUNDS, self._judged, self._more)
+        for here in rounds.walk(self._kernel(whitened), starts, units):
+            place = Sampled(whitened, here.place)
+            elbo = here.elbo if here.stop is None else self._bound(place)[0]
+            yield Standing(place, elbo, here.stop)
+
+    @property
+    def _more(self) -> str:
+        return f"lb.Trajectories(draws={2 * self.method.draws})"
+
+    def _judged(self, chains: Chains) -> Mixed:
+        return mixed(chains, lambda number: named(self.predictors, number))
 
     def _check(self, took: float) -> None:
         """Raise where a round would take more time than there is, by what the first draws took."""
@@ -137,71 +119,21 @@ class Sampling(Walking[Sampled]):
             reason = f"chains would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
             raise PoorIntegralError(self.predictors.theta, reason)
 
-    def _round(
-        self,
-        before: Sampled | None,
-        whitened: Whitened,
-        starts: np.ndarray,
-        law: Law,
-        count: int,
-        number: int = 0,
-    ) -> Sampled:
-        """So many draws a chain after those before, and what all of them say of themselves."""
-        vectors, lost, taken = self._drawn(whitened, starts, law, count, number)
-        diverged, gradients = int(lost.sum()), float(taken.mean())
-        if before is not None:
-            vectors = np.concatenate([before.chains, vectors], axis=1)
-            diverged += before.diverged
-            gradients += (before.gradients - gradients) * (number - 1) / number
-        return Sampled(whitened, vectors, mixing(vectors, self._named), diverged, gradients)
-
-    def _drawn(
-        self, whitened: Whitened, starts: np.ndarray, law: Law, count: int, number: int = 0
-    ) -> list[np.ndarray]:
-        """Draws of every chain, in coordinates where a Gaussian of this law is standard.
-
-        And of each how many trajectories diverged, and how many gradients they took. `number`: of
-        the round, whose random numbers are its own.
-        """
-        key = jax.random.fold_in(jax.random.key(self.problem.seed), number)
-        loc, root = law[0], np.diag(law[1]) if law[1].ndim == 1 else law[1]
-        inside = inward(root, starts - loc)
-        run = self._trajectories(whitened, inside[0])
-        count = min(count, self._kept)
-        found = run(inside, jax.random.split(key, CHAINS), loc, root, whitened.given, count)
-        return [np.asarray(array)[:, : max(count, 0)] for array in found]
-
-    def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, Law]:
-        """Coordinates by the first draws, a start for every chain, and the law of the draws.
+    def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, Units]:
+        """Coordinates by the first draws, a start for every chain, and the units of the draws.
 
         Of terms that are no parabolas, one is fitted to where the draws have their predictors.
         """
         one = self.predictors
-        theta = place.chains[:, :, : one.dimension]
-        loc, root = standardised(theta.reshape(-1, one.dimension))
-        root = np.diag(root) if root.ndim == 1 else root
+        theta = place.mixed.chains.draws[:, -1, : one.dimension]
+        units = Units.of(place.parts[0]).dense
         if one.is_quadratic:
-            return place.whitened, theta[:, -1], (loc, root)
+            return place.whitened, theta, units
         lines = self._lines(place)
-        still = standing_still(one, loc, lines.mean(axis=0), lines.var(axis=0))
-        whitened, rest = Whitened(one, still), one.size
-        whole = np.eye(whitened.size)
-        whole[: one.dimension, : one.dimension] = root
-        rng = self._rng(2)
-        starts = np.hstack([theta[:, -1], SPREAD * rng.normal(size=(CHAINS, rest))])
-        return whitened, starts, (np.append(loc, np.zeros(rest)), whole)
-
-    def _stop(self, place: Sampled, done: int) -> Stop | None:
-        if place.enough:
-            return Stop(True, str(place.mixed))
-        over = allowance().over
-        if not over and done < ROUNDS:
-            return None
-        if not place.flaw:  # fewer than asked for, and good all the same
-            return Stop(True, str(place.mixed))
-        reason = allowance().reason if over else place.flaw
-        remedy = f"More draws come with lb.Trajectories(draws={2 * self.method.draws})."
-        return Stop(False, reason, remedy)
+        still = standing_still(one, units.loc, lines.mean(axis=0), lines.var(axis=0))
+        whole = block_diag(units.root, np.eye(one.size))
+        starts = np.hstack([theta, SPREAD * self._rng(2).normal(size=(CHAINS, one.size))])
+        return Whitened(one, still), starts, Units(np.append(units.loc, np.zeros(one.size)), whole)
 
     # -- where chains begin ------------------------------------------------------------------------
 
@@ -209,7 +141,9 @@ class Sampling(Walking[Sampled]):
         """The coordinates, and a start for every chain; raises PoorIntegralError."""
         one = self.predictors
         rng = self._rng(0)
-        thetas = self._prior(np.vstack([np.zeros(one.dimension), *self._scores(rng)]))
+        scores = SPREAD * rng.normal(size=(TRIES, one.dimension))
+        scores = np.vstack([np.zeros(one.dimension), scores])
+        thetas = at_scores(self.problem, one, scores)
         thetas = thetas[np.isfinite(thetas).all(axis=1)]
         whitened = Whitened(one, self._still(thetas))
         rest = whitened.size - one.dimension
@@ -219,25 +153,6 @@ class Sampling(Walking[Sampled]):
         if len(starts) < CHAINS:
             raise PoorIntegralError(one.theta, "log p is not finite where chains would begin")
         return whitened, starts[:CHAINS]
-
-    def _scores(self, rng: np.random.Generator) -> np.ndarray:
-        return SPREAD * rng.normal(size=(TRIES, self.predictors.dimension))
-
-    def _prior(self, scores: np.ndarray) -> np.ndarray:
-        """Theta at these normal scores of its prior, on the unconstrained space."""
-        one, data = self.predictors, self.problem.model.arguments.data
-        coordinates, theta, begin = one.coordinates, one.theta, 0
-        normal = np.zeros((len(scores), coordinates.size))
-        for name in theta:
-            own = coordinates.part(name)
-            normal[:, own] = scores[:, begin : begin + own.stop - own.start]
-            begin += own.stop - own.start
-
-        def spread(normal: Array, data: dict[str, Array]) -> Array:
-            return jax.vmap(lambda row: coordinates.prior(row, data, theta))(normal)
-
-        run = self._compiled("starts", quickly(spread))
-        return np.asarray(run(jnp.asarray(normal), dict(data)))
 
     def _still(self, thetas: np.ndarray) -> Still:
         """The parabolas of terms that have none, where theta is at its prior's median, or near."""
@@ -262,18 +177,19 @@ class Sampling(Walking[Sampled]):
         """Draws of a chain in a round."""
         return math.ceil(self.method.draws / CHAINS)
 
-    def _trajectories(self, whitened: Whitened, vector: np.ndarray) -> Any:
-        key = ("trajectories", self._kept, jax.tree.structure(whitened.given))
-        if ("sampled", key) not in self.predictors.compiled:
-            density = differentiated(whitened.density, jnp.asarray(vector), whitened.given)
+    def _kernel(self, whitened: Whitened) -> Nuts:
+        """Trajectories over the density, in units with a matrix."""
+        key, given = jax.random.key(self.problem.seed), whitened.given
+        name = ("trajectories", self._kept, jax.tree.structure(given))
+        if ("sampled", name) not in self.predictors.compiled:
+            density = differentiated(whitened.density, jnp.zeros(whitened.size), given)
             chains = trajectories(density, self._kept, False, warm=WARM, shallow=SHALLOW)
-            self._compiled(key, briskly(chains))
-        return self.predictors.compiled["sampled", key]
+            self._compiled(name, briskly(chains))
+        return Nuts(self.predictors.compiled["sampled", name], given, key, self._kept)
 
     def _lines(self, place: Sampled) -> np.ndarray:
         """The predictors at the draws."""
         one, whitened = self.predictors, place.whitened
-        vectors = place.chains.reshape(-1, whitened.size)
 
         def every(t: Array, u: Array, given: Given) -> Array:
             def at(both: tuple[Array, Array]) -> Array:
@@ -282,8 +198,7 @@ class Sampling(Walking[Sampled]):
 
             return jnp.asarray(jax.lax.map(at, (t, u)))
 
-        t, u = vectors[:, : one.dimension], vectors[:, one.dimension :]
-        return np.asarray(self._compiled("lines", quickly(every))(t, u, whitened.given))
+        return np.asarray(self._compiled("lines", quickly(every))(*place.parts, whitened.given))
 
     def _density(self, whitened: Whitened) -> Any:
         def every(vectors: Array, given: Given) -> Array:
@@ -294,13 +209,11 @@ class Sampling(Walking[Sampled]):
     def _values(self, place: Sampled) -> dict[str, np.ndarray]:
         """All sites at the draws; z that was integrated out is drawn given theta."""
         one, whitened = self.predictors, place.whitened
-        vectors = place.chains.reshape(-1, whitened.size)
-        t, u = vectors[:, : one.dimension], vectors[:, one.dimension :]
+        t, u = place.parts
         if one.is_quadratic:
             u = self._rng(1).normal(size=(len(t), one.size))
         data, coordinates = self.problem.model.arguments.data, one.coordinates
-        parts = {name: coordinates.part(name) for name in (*one.theta, *one.z)}
-        order = np.concatenate([np.arange(own.start, own.stop) for own in parts.values()])
+        order = entries_of(one, (*one.theta, *one.z))
 
         def sites(t: Array, u: Array, given: Given, data: Any) -> Any:
             z = whitened.effects(t, u, given)
@@ -320,34 +233,25 @@ class Sampling(Walking[Sampled]):
         """The draws, with a bound and what the chains say of themselves."""
         values = self._values(place)
         values = {name: values[name] for name in self.problem.model.latent}
-        count = len(next(iter(values.values())))
-        elbo, error = self._bound(place)
-        q = Q(WeightedDraws(), {"values": values, "weights": np.full(count, 1.0 / count)})
-        over = "theta" if self.predictors.is_quadratic else "theta and u"
-        notes: tuple[str, ...] = (
-            f"{CHAINS} chains of {count // CHAINS:,} trajectories over {over}, after {WARM} a "
-            f"round: {place.diverged:,} diverged, {place.gradients:.0f} gradients each; "
-            f"{place.mixed}.",
+        over = ", ".join(self.predictors.theta)
+        over += "" if self.predictors.is_quadratic else " and u"
+        notes = [
+            f"{over} by {place.mixed}, after {WARM} of each chain a round.",
             "The ELBO is that of the Gaussian with the mean and the covariance of the draws in "
             f"these {place.whitened.size} numbers; the draws are nearer.",
-        )
-        heavy = ", ".join(f"'{name}'" for name in without_sd(values))
-        if heavy:
-            text = (
+        ]
+        said = f"chains over {over} agree: {place.mixed.mixing}"
+        if heavy := ", ".join(f"'{name}'" for name in without_sd(values)):
+            notes.append(
                 f"The tails of {heavy} are too heavy for an sd, or for a mean: look at quantiles."
             )
-            notes = (*notes, text)
-        sds = f" (but for sds of {heavy}, whose tails are too heavy for one)" if heavy else ""
-        known = Verdict("all", f"chains of NUTS agree: {place.mixed}{sds}")
-        if place.flaw:
-            known = Verdict("nothing", place.flaw, f"lb.Trajectories(draws={2 * count})")
-        history = History(trace.values, trace.seconds, step="round")
-        restarts = (Restart(elbo, len(trace.values), str(stop)),)
-        return Answer(q, elbo, history, restarts, error=error, notes=notes, verdict=known)
+            said += f" (but for sds of {heavy}, whose tails are too heavy for one)"
+        bound, mixed = self._bound(place), place.mixed
+        return mixed.answer(values, bound, trace, stop, said=said, notes=notes, cure=self._more)
 
     def _bound(self, place: Sampled) -> tuple[float, float]:
         """The ELBO of the Gaussian with the moments of the draws, in t and u, and its error."""
-        vectors = place.chains.reshape(-1, place.whitened.size)
+        vectors = place.mixed.chains.rows
         loc, size = vectors.mean(axis=0), vectors.shape[1]
         root = np.linalg.cholesky(np.cov(vectors.T).reshape(size, size) + 1e-12 * np.eye(size))
         normal = self._rng(3).normal(size=(MEASURED // 2, size))
@@ -360,15 +264,6 @@ class Sampling(Walking[Sampled]):
     def _rng(self, part: int) -> np.random.Generator:
         """Random numbers of the host, for one part of the run."""
         return np.random.default_rng([part, *words(jax.random.key(self.problem.seed))])
-
-    def _named(self, number: int) -> str:
-        one, begin = self.predictors, 0
-        for name in one.theta:
-            own = one.coordinates.part(name)
-            if number < begin + own.stop - own.start:
-                return one.coordinates.owner(own.start + number - begin)
-            begin += own.stop - own.start
-        return f"u[{number - begin}]"
 
     @cached_property
     def _how(self) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lowerbound.errors import ArgumentError, NotAFitError, SettingError, UnknownSiteError
+from lowerbound.errors import ArgumentError, NotAFitError, UnknownSiteError
 from lowerbound.plot.axes import INK, bare, pyplot, small_panels
 from lowerbound.plot.captions import faint_title, legend_below, trust_caption
+from lowerbound.plot.elements import check_least
 from lowerbound.plot.of_series.bands import band, columns, points, shares
 from lowerbound.result.fitted import Fit
 
@@ -101,9 +102,8 @@ def components(
 def _check(fit: Any, caller: str, draws: Any, most: Any) -> None:
     if not isinstance(fit, Fit):
         raise NotAFitError(caller, fit)
-    for name, value, least in (("draws", draws, 20), ("most", most, 1)):
-        if not isinstance(value, int) or value < least:
-            raise SettingError(caller, name, value, f"an integer of at least {least}")
+    check_least(caller, 20, draws=draws)
+    check_least(caller, 1, most=most)
     pyplot()
 
 

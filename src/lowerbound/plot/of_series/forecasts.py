@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowerbound.errors import ArgumentError, NotAFitError, SettingError, UnknownSiteError
+from lowerbound.errors import ArgumentError, NotAFitError, UnknownSiteError
 from lowerbound.model import trace_model
 from lowerbound.plot.axes import FAINT, INK, bare, small_panels
 from lowerbound.plot.captions import faint_title, legend_below, trust_caption
+from lowerbound.plot.elements import check_least
 from lowerbound.plot.of_series.bands import band, columns, points
 from lowerbound.result.exchange.groups_of_draws import observed_values
 from lowerbound.result.fitted import Fit
@@ -40,8 +41,7 @@ def forecast(
     """
     if not isinstance(fit, Fit):
         raise NotAFitError("plot.forecast", fit)
-    if not isinstance(draws, int) or draws < 20:
-        raise SettingError("plot.forecast", "draws", draws, "an integer of at least 20")
+    check_least("plot.forecast", 20, draws=draws)
     data = _observed(fit)
     name = site if site is not None else next(iter(data))
     if name not in data:

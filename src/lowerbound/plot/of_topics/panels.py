@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, INK, PALE, bare, percent, pyplot
+from lowerbound.plot.elements import check_least
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.looks.divergence import means
 from lowerbound.topics.looks.quality import top_words
@@ -23,9 +23,7 @@ def topics(model: TopicModel, n_words: int = 8, n_topics: int = 12, columns: int
     All panels have one scale. Returns the axes, shape (topics,).
     """
     check_fitted("plot.topics", model)
-    for name, value in (("n_words", n_words), ("n_topics", n_topics), ("columns", columns)):
-        if value < 1:
-            raise SettingError("plot.topics", name, value, "1 or more")
+    check_least("plot.topics", 1, n_words=n_words, n_topics=n_topics, columns=columns)
     weights = np.asarray(model.topic_weights_)
     order = np.argsort(-weights, kind="stable")[:n_topics]
     beta, names = means(model.components_[order]), word_names(model)

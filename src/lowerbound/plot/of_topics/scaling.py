@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowerbound.errors import SettingError
 from lowerbound.plot.axes import COLOURS, FAINT, empty, pyplot
+from lowerbound.plot.elements import check_least
 from lowerbound.plot.of_topics.labels import label
 from lowerbound.topics.fitted_topics import TopicModel, check_fitted, word_names
 from lowerbound.topics.looks.divergence import divergences, means
@@ -31,9 +31,7 @@ def topic_map(
     turn it. Of more than `n_topics` topics, the largest.
     """
     check_fitted("plot.topic_map", model)
-    for name, value in (("n_words", n_words), ("n_topics", n_topics)):
-        if value < 1:
-            raise SettingError("plot.topic_map", name, value, "1 or more")
+    check_least("plot.topic_map", 1, n_words=n_words, n_topics=n_topics)
     every = np.asarray(model.topic_weights_)
     order = np.argsort(-every, kind="stable")[:n_topics]
     beta, weights = means(model.components_[order]), every[order]

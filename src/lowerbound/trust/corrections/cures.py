@@ -10,7 +10,8 @@ from dataclasses import replace
 from lowerbound.cost import AFFORDABLE
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
-from lowerbound.methods.sampling.trajectories import CHAINS, WARM
+from lowerbound.methods.chains.rounds_of_chains import CHAINS
+from lowerbound.methods.chains.trajectories import WARM
 from lowerbound.result.fitted import Fit
 from lowerbound.result.verdicts import LEVELS, UNKNOWN
 from lowerbound.run.loop import callers

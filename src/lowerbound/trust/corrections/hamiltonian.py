@@ -26,16 +26,10 @@ from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.numerics.chain_mixing import mixing
+from lowerbound.methods.chains.rounds_of_chains import CHAINS, Mixed
+from lowerbound.methods.chains.trajectories import WARM, Density, Nuts, trajectories
+from lowerbound.methods.chains.units import MATRIX, Units
 from lowerbound.methods.gaussian.target import Target, is_quick, target_for
-from lowerbound.methods.sampling.trajectories import (
-    CHAINS,
-    MATRIX,
-    WARM,
-    Density,
-    inward,
-    standardised,
-    trajectories,
-)
 from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
 from lowerbound.trust.against import Against
@@ -47,12 +41,11 @@ from lowerbound.trust.weighing import weighted
 STARTS = 1000  # draws of q that starts are taken from, and its covariance where it has no formula
 DENSE = 200  # numbers up to which the metric adapts as a matrix
 FEW, THIN = 3, 4  # numbers up to which trajectories are short, and are taken in fours
-SHARE = 0.01  # of trajectories that may diverge
 
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """What the chains go over: a density, in coordinates where q has this mean and root.
+    """What the chains go over: a density, in the units of q.
 
     vectors: draws of q. values: all continuous sites at rows of vectors. text: what is peculiar.
     """
@@ -60,8 +53,7 @@ class _Course:
     density: Density
     data: Any
     vectors: np.ndarray
-    loc: np.ndarray
-    root: np.ndarray
+    units: Units
     owner: Callable[[int], str]
     values: Callable[[np.ndarray], dict[str, np.ndarray]]
     compiled: dict[object, Any]
@@ -80,36 +72,26 @@ def by_trajectories(view: Against, draws: int, seed: int, optima: Optima = ()) -
     kept = math.ceil(draws / CHAINS)
     values = view.family.sample(view.parameters, jax.random.key(seed), (STARTS,))
     course = _collapsed(view, values, seed) or _whole(view, values)
-    thin = THIN if len(course.loc) <= FEW else 1
-    key = ("nuts", kept, course.root.ndim, course.text[:12])
+    size = len(course.units.loc)
+    thin = THIN if size <= FEW else 1
+    key = ("nuts", kept, course.units.root.ndim, course.text[:12])
     if key not in course.compiled:
-        dense = len(course.loc) <= DENSE
-        run = trajectories(course.density, kept, dense, course.forward, thin)
+        run = trajectories(course.density, kept, size <= DENSE, course.forward, thin)
         course.compiled[key] = (quickly if course.quick else jit)(run)
-    keys = jax.random.split(jax.random.key(seed + 1), CHAINS)
     starts = course.vectors[:: max(len(course.vectors) // CHAINS, 1)][:CHAINS]
     elsewhere = _elsewhere(view, optima, seed)
     if elsewhere is not None:
         others = course.placed(elsewhere)[: CHAINS // 2]
         starts = np.concatenate([starts[: CHAINS - len(others)], others])
-    inside = inward(course.root, starts - course.loc)
-    found = course.compiled[key](inside, keys, course.loc, course.root, course.data, kept)
-    vectors, diverging, steps = (np.asarray(a) for a in found)
-    mixed = mixing(vectors, course.owner)
-    diverged, count = int(diverging.sum()), CHAINS * kept
-    flaw = mixed.flaw
-    if not flaw and diverged > SHARE * count * thin:
-        flaw = f"{diverged:,} of {count * thin:,} trajectories diverged"
+    kernel = Nuts(course.compiled[key], course.data, jax.random.key(seed + 1), kept, thin)
+    chains = kernel(starts, course.units, kept, 1)
+    found, count = Mixed(chains, mixing(chains.draws, course.owner)), CHAINS * kept
     return Improved(
         WeightedDraws(),
-        {
-            "values": course.values(vectors.reshape(count, -1)),
-            "weights": np.full(count, 1.0 / count),
-        },
-        f"{CHAINS} chains of {thin * kept:,} trajectories from q, after {thin * WARM}: "
-        f"{diverged:,} diverged, {steps.mean() / thin:.0f} gradients each; {mixed}{course.text}",
-        reason=f"chains of NUTS agree: {mixed}",
-        flaw=flaw,
+        {"values": course.values(chains.rows), "weights": np.full(count, 1.0 / count)},
+        f"from q, after {thin * WARM} trajectories of each: {found}{course.text}",
+        reason=f"chains of NUTS agree: {found.mixing}",
+        flaw=found.flaw,
         remedy="Ask for more draws=, or write the program with other coordinates (non-centred).",
         before={name: np.asarray(array) for name, array in values.items()},
     )
@@ -151,7 +133,7 @@ def _collapsed(view: Against, values: Mapping[str, Array], seed: int) -> _Course
         _density(target),
         target.arguments,
         vectors,
-        *standardised(vectors),
+        Units.of(vectors),
         left.coordinates.owner,
         every,
         target.compiled,
@@ -183,17 +165,16 @@ def _whole(view: Against, values: Mapping[str, Array]) -> _Course:
     vectors = vectors[fine]
     family = view.family
     if isinstance(family, UnconstrainedGaussian) and target.size <= MATRIX:
-        loc = np.asarray(view.parameters["loc"], float)
         root = np.linalg.cholesky(np.asarray(covariance(view.parameters), float))
+        units = Units(np.asarray(view.parameters["loc"], float), root)
     else:
-        loc, root = standardised(vectors)
+        units = Units.of(vectors)
 
     return _Course(
         _density(target),
         target.arguments,
         vectors,
-        loc,
-        root,
+        units,
         view.coordinates.owner,
         view.values,
         target.compiled,

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from lowerbound.methods.hierarchy.by_chains.walks_over_theta import Slopes
+from lowerbound.methods.chains.leapfrogs import Slopes
 
 TURNS, CLOSE = 200, 1e-8
 TINY = 1e-300

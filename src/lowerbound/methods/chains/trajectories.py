@@ -1,8 +1,9 @@
-"""Chains of NUTS (Hoffman and Gelman 2014; NumPyro's) over any density of one vector."""
+"""Trajectories of NUTS (Hoffman and Gelman 2014; NumPyro's) over any density of one vector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,11 +13,12 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import traced
+from lowerbound.methods.chains.rounds_of_chains import Chains
+from lowerbound.methods.chains.units import Units
 
-CHAINS, WARM = 4, 300
+WARM = 300
 ACCEPTED = 0.8
 DEEPEST = 10  # doublings of a trajectory
-MATRIX = 1000  # numbers up to which a covariance is a matrix
 
 Density = Callable[[Array, Any], Array]  # of a vector and data
 
@@ -30,8 +32,8 @@ def trajectories(
     warm: int = WARM,
     shallow: int = DEEPEST,
 ) -> Any:
-    """A function of starts, keys, mean, root, data and a count: draws (C, S, d), and of each how
-    many trajectories diverged and how many gradients they took.
+    """A function of starts, keys, mean, root, data and a count: draws (C, S, d), log p at them, and
+    of each how many trajectories diverged and how many gradients they took.
 
     The chains go in coordinates where a Gaussian of that mean and root (a matrix, or sds) is
     standard, and begin at such. `kept`: the most draws, of which the first `count` are made.
@@ -63,18 +65,19 @@ def trajectories(
                 state = once(state)
                 return state, diverged + state.diverging, steps + state.num_steps
 
-            state, draws, lost, taken = held
+            state, draws, values, lost, taken = held
             state, diverged, steps = jax.lax.fori_loop(0, thin, more, (state, zero, zero))
             at = jnp.where(number < warm, kept, number - warm)
             return (
                 state,
                 draws.at[at].set(placed(state.z), mode="drop"),
+                values.at[at].set(-state.potential_energy, mode="drop"),
                 lost.at[at].set(diverged, mode="drop"),
                 taken.at[at].set(steps, mode="drop"),
             )
 
         none = jnp.zeros(kept, int)
-        first = state, jnp.zeros((kept, len(start))), none, none
+        first = state, jnp.zeros((kept, len(start))), jnp.zeros(kept), none, none
         # One loop for all, which is compiled once.
         return jax.lax.fori_loop(0, warm + count, step, first)[1:]
 
@@ -82,6 +85,29 @@ def trajectories(
         return jax.vmap(lambda s, k: chain(s, k, loc, root, data, count))(starts, keys)
 
     return every
+
+
+@dataclass(frozen=True, eq=False)
+class Nuts:
+    """Rounds of such trajectories, compiled for at most `kept` draws of each chain.
+
+    run: what `trajectories` has made, compiled. thin: how many are taken for a draw.
+    """
+
+    run: Any
+    data: Any
+    key: Array
+    kept: int
+    thin: int = 1
+
+    def __call__(self, starts: np.ndarray, units: Units, count: int, number: int) -> Chains:
+        """So many draws of each chain; none, but for what is compiled, where `count` is below 0."""
+        inside = units.inward(starts - units.loc)
+        keys = jax.random.split(jax.random.fold_in(self.key, number), len(starts))
+        count = min(count, self.kept)
+        found = self.run(inside, keys, *units, self.data, count)
+        draws, values, lost, taken = (np.asarray(array)[:, : max(count, 0)] for array in found)
+        return Chains(draws, values, self.thin * values.size, int(lost.sum()), int(taken.sum()))
 
 
 def differentiated(density: Density, vector: Array, data: Any) -> Density:
@@ -106,23 +132,3 @@ def differentiated(density: Density, vector: Array, data: Any) -> Density:
     value.defvjp(both, lambda slope, by: (by * slope, None))
     found: Density = value
     return found
-
-
-def standardised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of draws, and a root of their covariance: a matrix, or the sds of many numbers."""
-    size = vectors.shape[1]
-    loc = vectors.mean(axis=0)
-    sd = np.maximum(vectors.std(axis=0), 1e-12 * (1.0 + abs(loc)))
-    if size > min(MATRIX, len(vectors) // 5):
-        return loc, sd
-    # A few draws more than numbers: what they say of correlations counts by how many they are.
-    unit = (vectors - loc) / sd
-    share = len(vectors) / (len(vectors) + 5.0 + size)
-    correlation = share * (unit.T @ unit) / len(vectors) + (1.0 - share) * np.eye(size)
-    return loc, sd[:, None] * np.linalg.cholesky(correlation)
-
-
-def inward(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows in coordinates where a Gaussian of this root is standard."""
-    inside: np.ndarray = rows / root if root.ndim == 1 else np.linalg.solve(root, rows.T).T
-    return inside

@@ -1,0 +1,1 @@
+"""Rounds of chains, whatever makes their trajectories."""
