@@ -94,6 +94,8 @@ STRUCTURE: dict[str, Row] = {
     "pad by a latent": row(lambda x, a: lax.pad(x, a, [(1, 1, 0)]), x=real(2), a=real()),
     "split": row(lambda x: jnp.split(x, [1, 3]), x=real(5)),
     "split columns": row(lambda x: jnp.split(x, 2, axis=1), x=real(2, 4)),
+    "unstack": row(lambda x: jnp.unstack(x), x=real(3)),
+    "unstack columns": row(lambda x: jnp.unstack(x, axis=1)[1] * x[:, 0], x=real(2, 3)),
     "repeat": row(lambda x: jnp.repeat(x, 2), x=real(3)),
     "repeat by counts": row(lambda x: jnp.repeat(x, np.array([1, 0, 3])), x=real(3)),
     "tile": row(lambda x: jnp.tile(x, (2, 2)), x=real(2, 3)),

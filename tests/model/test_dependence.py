@@ -36,7 +36,12 @@ def looped(a, b, c):
     return last, each[0], jnp.zeros(())
 
 
-@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread, mixed, looped])
+def unstacked(a, b, c):
+    first, second = jnp.unstack(jnp.stack([jnp.stack([a, b]), jnp.stack([b, c])]), axis=1)
+    return [*jnp.unstack(first), *jnp.unstack(second)]
+
+
+@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread, mixed, looped, unstacked])
 def test_what_moves_an_output_is_in_its_set(program):
     point = (1.3, 0.7, 2.1)
     slopes = np.asarray(jax.jacobian(lambda v: jnp.stack(program(*v)))(jnp.array(point)))
@@ -45,7 +50,7 @@ def test_what_moves_an_output_is_in_its_set(program):
         assert set(np.flatnonzero(slope)) <= inputs
 
 
-@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread])
+@pytest.mark.parametrize("program", [stacked_by_hand, moved, spread, unstacked])
 def test_elements_of_a_stack_stay_apart(program):
     """Where only the places of elements are told, the set is what moves the output, no more."""
     points = np.random.default_rng(0).uniform(0.5, 2.0, (20, 3))

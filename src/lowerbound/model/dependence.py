@@ -70,6 +70,8 @@ def _masks(jaxpr: Jaxpr, inputs: Sequence[_Mask]) -> list[_Mask]:
         inner = _inner(equation)
         if equation.primitive.name == "scan":
             outputs = _scanned(equation, given)
+        elif equation.primitive.name == "unstack" and not isinstance(given[0], int):
+            outputs = [_plain(part) for part in np.moveaxis(given[0], equation.params["axis"], 0)]
         elif inner is None:
             outputs = [_followed(equation, given)] * len(equation.outvars)
         else:
@@ -107,7 +109,12 @@ def _followed(equation: Any, given: Sequence[_Mask]) -> _Mask:
         )
     else:
         return all_of(*given)
-    return found if np.ndim(found) else int(np.asarray(found).item())
+    return _plain(found)
+
+
+def _plain(mask: Any) -> _Mask:
+    """That of one number as a number."""
+    return mask if np.ndim(mask) else int(np.asarray(mask).item())
 
 
 def _scanned(equation: Any, given: Sequence[_Mask]) -> list[_Mask]:

@@ -105,7 +105,7 @@ def admissions(department, male, n, y):
     mu = numpyro.sample("mu", dist.Normal(0, jnp.array([4.0, 1.0])).to_event(1))
     sigma = numpyro.sample("sigma", dist.HalfNormal(jnp.ones(2)).to_event(1))
     z = numpyro.sample("z", dist.Normal(jnp.zeros((6, 2)), 1).to_event(2))
-    level, slope = (mu + sigma * z[department]).T
+    level, slope = jnp.unstack(mu + sigma * z[department], axis=1)
     numpyro.sample("y", dist.Binomial(n, logits=level + slope * male), obs=y)
 
 

@@ -35,6 +35,9 @@ from lowerbound.family.densities.gridded import Interpolated, NodeMixture, usabl
 from lowerbound.family.variational import Variational, marginal_without
 
 REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of the grid
+BENT = 1.0  # times twice the bend of a parabola with given second differences: these may grow
+CLIFF = 20.0  # nats: second differences where nodes end, or where nothing is known of the next
+LITTLE = 1.5  # nats: second differences that are no cliff
 KNOTS = 512  # of the marginal density of a scalar
 NUMBERS_AT_ONCE = 2_000_000  # in the parameters of the draws that are made together
 
@@ -339,10 +342,33 @@ def _density_at_nodes(log_weights: Array, place: Array) -> tuple[Array, Array]:
 def _refined(log_weights: Array, refined: int, *, centres: bool) -> Array:
     """The spline through log weights at finer places along every axis."""
     fine = log_weights
-    for axis, size in enumerate(log_weights.shape):
-        matrix = _spline(size, refined, centres=centres)
-        fine = jnp.moveaxis(jnp.tensordot(matrix, fine, axes=(1, axis)), 0, axis)
+    for axis in range(log_weights.ndim):
+        own = _finer(jnp.moveaxis(fine, axis, 0), refined, centres=centres)
+        fine = jnp.moveaxis(own, 0, axis)
     return fine
+
+
+def _finer(values: Array, refined: int, *, centres: bool) -> Array:
+    """The spline through values along the leading axis, at finer places, without its overshoots.
+
+    Beside a cliff, such as that of a half-normal prior in the log of its site, a spline rings: mass
+    would be where there is none. So it bends away from the line between two nodes by no more than
+    the lesser of the bends at these asks for, or a little.
+    """
+    found = jnp.tensordot(_spline(len(values), refined, centres=centres), values, axes=1)
+    if len(values) < 3:
+        return found
+    places = (np.arange(len(found)) + 0.5 * centres) / refined
+    before = np.minimum(places.astype(int), len(values) - 2)
+    within = (places - before).reshape((-1,) + (1,) * (values.ndim - 1))
+    line = (1 - within) * values[before] + within * values[before + 1]
+    bends = jnp.abs(jnp.diff(values, 2, axis=0))
+    bends = jnp.where(bends < CLIFF, bends, 0.0)
+    bends = jnp.concatenate([bends[:1], bends, bends[-1:]])
+    one, other = bends[before], bends[before + 1]
+    most = jnp.maximum(jnp.minimum(one, other), jnp.minimum((one + other) / 2, LITTLE))
+    most = BENT * most * within * (1 - within)
+    return jnp.clip(found, line - most, line + most)
 
 
 def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:
@@ -373,9 +399,8 @@ def _marginal_density(parameters: Mapping[str, Any], number: int) -> tuple[Array
 
     def along(axis: int) -> Array:
         size = log_weights.shape[axis]
-        fine = jnp.tensordot(
-            _spline(size, 16, centres=False), jnp.moveaxis(log_weights, axis, 0), axes=1
-        ).reshape((-1, math.prod(log_weights.shape) // size))
+        fine = _finer(jnp.moveaxis(log_weights, axis, 0), 16, centres=False)
+        fine = fine.reshape((-1, math.prod(log_weights.shape) // size))
         start = jnp.moveaxis(nodes, axis, 0)[0].ravel()  # of every line along the axis
         slope = row[axis] * parameters["spacing"][axis]
         place = (knots[:, None] - start) / jnp.where(slope == 0.0, 1.0, slope) * 16

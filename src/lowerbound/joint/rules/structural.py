@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -182,6 +183,14 @@ def _split(operand: Operand, *, sizes: tuple[int, ...], axis: int, **_: Any) -> 
     ]
 
 
+def _unstack(operand: Operand, *, axis: int, **_: Any) -> list[Value]:
+    """`a, b = x`, from JAX 0.11 on."""
+    value = lift(operand)
+    left = SimpleNamespace(shape=value.shape[:axis] + value.shape[axis + 1 :])
+    places = range(value.shape[axis])
+    return [reshape(slice_axis(value, axis, np.array([n])), aval=left) for n in places]
+
+
 def concatenate(*operands: Operand, dimension: int, aval: Any, **_: Any) -> Outcome:
     """Each piece, read at its own positions and masked to its own stretch."""
     pieces: list[Operand] = []
@@ -328,6 +337,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "rev": _rev,
     "split": _split,
+    "unstack": _unstack,
     "concatenate": concatenate,
     "stack": _stack,
     "tile": _tile,

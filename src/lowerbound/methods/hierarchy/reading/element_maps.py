@@ -29,6 +29,7 @@ MOVED: dict[str, slice] = {
     "gather": slice(0, 1),
     "dynamic_slice": slice(0, 1),
     "split": slice(0, 1),
+    "unstack": slice(0, 1),
     "concatenate": slice(0, None),
     "stack": slice(0, None),
     "pad": slice(0, 2),
