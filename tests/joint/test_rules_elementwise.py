@@ -244,6 +244,7 @@ EXACT: dict[str, Row] = {
     "sqrt of a square": row(lambda x: jnp.sqrt(x**2), x=real(3)),
     "absolute value": row(lambda x: jnp.abs(x), x=real(3)),
     "log1p": row(lambda t: jnp.log1p(t), t=positive(3)),
+    "log2": row(lambda t: jnp.log2(t), t=positive(3)),
     "data exponent": row(lambda t, w: t ** (1.0 * w), t=positive(3), w=integers(3)),
     "latent exponent": row(lambda x, d: jnp.exp(d) ** x, x=real(3), d=data(3)),
     "power by an indicator": row(lambda z, t: t**z, z=discrete(4), t=positive(4)),

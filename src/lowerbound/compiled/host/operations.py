@@ -37,10 +37,19 @@ def _ranked(compare: Call) -> Call:
     return lambda a, b: compare(ranks(a), ranks(b))
 
 
-# One array in, or two; one out. The names are JAX's.
+def _horner(x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
+    """A polynomial whose constant comes first."""
+    total = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        total = total * x + coefficient
+    return total
+
+
+# Arrays in, one out, element by element. The names are JAX's.
 PLAIN: dict[str, Call] = {
     "neg": np.negative, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "abs": np.abs,
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "expm1": np.expm1, "log1p": np.log1p,
+    "log2": np.log2, "one_minus_square": lambda x: (1.0 - x) * (1.0 + x), "polynomial": _horner,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "cbrt": np.cbrt, "square": np.square,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,

@@ -129,6 +129,14 @@ def _log1p(a: Operand, **_: Any) -> Outcome:
     return logarithm(add(1.0, a))
 
 
+def _polynomial(x: Operand, *coefficients: Operand, **_: Any) -> Outcome:
+    """`jnp.polyval`, from JAX 0.12 on: the constant comes first."""
+    *others, total = coefficients
+    for coefficient in reversed(others):
+        total = add(times(total, x), coefficient)
+    return add(total, 0.0)
+
+
 def _expm1(a: Operand, **_: Any) -> Outcome:
     return add(exponential(a), -1.0)
 
@@ -290,6 +298,9 @@ RULES: dict[str, Callable[..., Any]] = {
     "pow": _pow,
     "log": lambda a, **_: logarithm(a),
     "log1p": _log1p,
+    "log2": lambda a, **_: times(logarithm(a), 1.0 / math.log(2.0)),
+    "one_minus_square": lambda a, **_: add(1.0, times(power(a, 2.0), -1.0)),
+    "polynomial": _polynomial,
     "exp": lambda a, **_: exponential(a),
     "expm1": _expm1,
     "convert_element_type": _cast,

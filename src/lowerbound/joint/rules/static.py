@@ -81,6 +81,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "exp": _ufunc(np.exp),
     "log": _ufunc(np.log),
     "log1p": _ufunc(np.log1p),
+    "log2": _ufunc(np.log2),
     "expm1": _ufunc(np.expm1),
     "floor": _ufunc(np.floor),
     "ceil": _ufunc(np.ceil),

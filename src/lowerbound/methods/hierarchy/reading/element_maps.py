@@ -43,10 +43,10 @@ ELEMENTWISE = frozenset(
     """
     abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil
     clamp convert_element_type copy cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor
-    ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p logistic lt max
-    min mul ne neg nextafter not or polygamma pow real reduce_precision
-    regularized_incomplete_beta rem round rsqrt select_n sign sin sinh sqrt square stop_gradient
-    sub tan tanh xor
+    ge gt igamma igamma_grad_a igammac integer_pow is_finite le lgamma log log1p log2 logistic lt
+    max min mul ne neg nextafter not or polygamma pow real reduce_precision
+    one_minus_square polynomial regularized_incomplete_beta rem round rsqrt select_n sign sin sinh
+    sqrt square stop_gradient sub tan tanh xor
     """.split()  # noqa: SIM905
 )
 

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from lowerbound.compiled.interpreting import bind, interpreted
+from lowerbound.compiled.tracing import traced
 
 OPENED = frozenset({"jit", "pjit", "closed_call", "core_call", "remat", "checkpoint"})
 
@@ -146,10 +149,24 @@ def flattened(closed: ClosedJaxpr) -> FlatProgram:
 
 
 def opened(equation: Any) -> tuple[Any, Sequence[Any]] | None:
-    """The program that a call holds, and its constants; None for what is no plain call."""
+    """The program that a call holds, and its constants; None for what is no plain call.
+
+    A polynomial, from JAX 0.12 on an operation of its own, is what its coefficients enter linearly.
+    """
+    if equation.primitive.name == "polynomial":
+        shapes = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in equation.invars]
+        closed = traced(_horner)(*shapes)
+        return closed.jaxpr, closed.consts
     if equation.primitive.name not in OPENED:
         return None
     return held(equation.params, len(equation.invars))
+
+
+def _horner(x: Any, *coefficients: Any) -> Any:
+    total = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        total = jnp.add(jnp.multiply(total, x), coefficient)
+    return total
 
 
 def held(params: Mapping[str, Any], inputs: int) -> tuple[Any, Sequence[Any]] | None:
