@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
@@ -154,8 +153,7 @@ def opened(equation: Any) -> tuple[Any, Sequence[Any]] | None:
     A polynomial, from JAX 0.12 on an operation of its own, is what its coefficients enter linearly.
     """
     if equation.primitive.name == "polynomial":
-        shapes = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in equation.invars]
-        closed = traced(_horner)(*shapes)
+        closed = traced(_horner)(*(jnp.zeros(a.aval.shape, a.aval.dtype) for a in equation.invars))
         return closed.jaxpr, closed.consts
     if equation.primitive.name not in OPENED:
         return None
