@@ -12,7 +12,8 @@ from scipy import stats
 import lowerbound as lb
 from lowerbound.compiled import quickly
 from lowerbound.data import eight_schools
-from lowerbound.family.densities.conditioned import Conditioned, _finer
+from lowerbound.family.densities.between_nodes import finer
+from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.gridded import Interpolated, NodeMixture
 
 QUANTILES = np.array([1e-4, 0.05, 0.3, 0.5, 0.8, 0.999])
@@ -282,12 +283,12 @@ def test_between_nodes_a_parabola_is_one_and_a_cliff_has_no_mass_beside_it():
     places = (np.arange(4 * 12) + 0.5) / 4
     with jax.enable_x64(True):
         parabola = np.asarray(
-            _finer(jnp.asarray(-0.4 * (np.arange(13.0) - 5) ** 2), 4, centres=True)
+            finer(jnp.asarray(-0.4 * (np.arange(13.0) - 5) ** 2), 4, centres=True)
         )
         cliff = np.array(
             [-3.0, -2.6, -2.3, -2.2, -2.2, -2.0, -1.6, -1.7, -5.0, -97.0, -97.0, -97.0]
         )
-        beside = np.asarray(_finer(jnp.asarray(cliff), 8, centres=False))
+        beside = np.asarray(finer(jnp.asarray(cliff), 8, centres=False))
     np.testing.assert_allclose(parabola, -0.4 * (places - 5) ** 2, atol=1e-9)
     np.testing.assert_allclose(beside[::8], cliff, atol=1e-9)
     higher = np.maximum(cliff[:-1], cliff[1:])

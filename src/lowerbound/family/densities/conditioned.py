@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 import jax
@@ -19,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
-from jax.scipy.ndimage import map_coordinates
 from jax.scipy.special import logsumexp
 from numpyro.distributions import (
     CategoricalLogits,
@@ -31,13 +29,15 @@ from numpyro.distributions.transforms import Transform
 from lowerbound.compiled import in_two
 from lowerbound.compiled.host import readily
 from lowerbound.cost import mapped
+from lowerbound.family.densities.between_nodes import (
+    density_at_nodes,
+    density_in_cells,
+    drawn_places,
+    finer,
+)
 from lowerbound.family.densities.gridded import Interpolated, NodeMixture, usable
 from lowerbound.family.variational import Variational, marginal_without
 
-REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of the grid
-BENT = 1.0  # times twice the bend of a parabola with given second differences: these may grow
-CLIFF = 20.0  # nats: second differences where nodes end, or where nothing is known of the next
-LITTLE = 1.5  # nats: second differences that are no cliff
 KNOTS = 512  # of the marginal density of a scalar
 NUMBERS_AT_ONCE = 2_000_000  # in the parameters of the draws that are made together
 
@@ -71,7 +71,7 @@ class Conditioned:
             transforms: tuple[Transform, ...], parameters: Mapping[str, Any], key: Array
         ) -> dict[str, Array]:
             first, second = jax.random.split(key)
-            place, nodes = _places(parameters["log_weights"], first, math.prod(shape))
+            place, nodes = drawn_places(parameters["log_weights"], first, math.prod(shape))
             if _at_nodes(parameters):
                 place = jnp.stack(jnp.unravel_index(nodes, parameters["log_weights"].shape), -1)
             t = parameters["first"] + parameters["spacing"] * place
@@ -109,7 +109,7 @@ class Conditioned:
             place = (t - parameters["first"]) / parameters["spacing"]
             volume += jnp.linalg.slogdet(parameters["axes"])[1]
             volume += jnp.sum(jnp.log(parameters["spacing"]))
-            found = _density_at_nodes if _at_nodes(parameters) else _density_in_cells
+            found = density_at_nodes if _at_nodes(parameters) else density_in_cells
             log_density, nodes = found(parameters["log_weights"], place)
             nodes = parameters["solved"][nodes] if "solved" in parameters else nodes
 
@@ -238,146 +238,12 @@ def _nodes(parameters: Mapping[str, Any]) -> Array:
     return nodes
 
 
-@cache
-def _spline(count: int, refined: int, *, centres: bool) -> np.ndarray:
-    """The matrix that takes values at `count` nodes to those of their cubic spline, finer.
-
-    The finer places are the centres of `refined` cells in each interval, or their ends.
-    """
-    from scipy.interpolate import CubicSpline
-
-    if count == 1:
-        return np.ones((1, 1))
-    places = np.arange((count - 1) * refined + (not centres)) / refined
-    places = places + 0.5 / refined * centres
-    matrix: np.ndarray = CubicSpline(np.arange(count), np.eye(count))(places)
-    return matrix
-
-
-def _places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
-    """Draws from the interpolated density in units of the grid (count, k), and a node for each.
-
-    The nodes are draws too, of the weights, so that the sites of the nodes have the moments of
-    their mixture exactly. Along each axis in turn, given those before, place and node are the same
-    quantile of their laws: the node is always one beside the place.
-    """
-    k, refined = log_weights.ndim, REFINED[log_weights.ndim]
-    fine = _refined(log_weights, refined, centres=True)
-    tables = [jnp.exp(log_weights), jnp.exp(fine - fine.max())]
-    steps = [
-        [jnp.cumsum(t.sum(axis=tuple(range(axis + 1, k))), axis) for axis in range(k)]
-        for t in tables
-    ]
-
-    def one(uniforms: Array) -> tuple[Array, Array]:
-        node: tuple[Array, ...] = ()
-        cell: tuple[Array, ...] = ()
-        place = []
-        for axis in range(k):
-            number, _ = _quantile(steps[0][axis][node], uniforms[axis])
-            chosen, within = _quantile(steps[1][axis][cell], uniforms[axis])
-            place.append((chosen + within) / refined)
-            node, cell = (*node, number), (*cell, chosen)
-        return jnp.stack(place), jnp.ravel_multi_index(node, log_weights.shape, mode="clip")
-
-    uniforms = jax.random.uniform(key, (count, k), dtype=float)
-    drawn: tuple[Array, Array] = jax.vmap(one)(uniforms)
-    return drawn
-
-
 def _at_nodes(parameters: Mapping[str, Any]) -> bool:
     """Whether draws of theta are nodes: where these are far apart, and others are given them.
 
     Functions of theta and z then need the theta of z's own node.
     """
     return parameters["log_weights"].ndim > 1 and bool(jax.tree.leaves(parameters["inner"]))
-
-
-def _density_in_cells(log_weights: Array, place: Array) -> tuple[Array, Array]:
-    """The log density of what `_places` draws, in units of the grid, and the node of each."""
-    k, refined = log_weights.ndim, REFINED[log_weights.ndim]
-    fine = _refined(log_weights, refined, centres=True)
-    fine = fine - logsumexp(fine)
-    tables = jnp.exp(log_weights), jnp.exp(fine)
-    cell = jnp.floor(place * refined).astype(int)
-    cell = jnp.clip(cell, 0, jnp.asarray(fine.shape) - 1)
-    within = place * refined - cell
-
-    def one(cell: Array, within: Array) -> tuple[Array, Array]:
-        node: tuple[Array, ...] = ()
-        before: tuple[Array, ...] = ()
-        for axis in range(k):
-            weights, masses = (
-                t.sum(axis=tuple(range(axis + 1, k)))[own]
-                for t, own in zip(tables, (node, before), strict=True)
-            )
-            total = jnp.cumsum(masses)
-            below = total[cell[axis]] - masses[cell[axis]]
-            share = (below + within[axis] * masses[cell[axis]]) / total[-1]
-            node = (*node, _quantile(jnp.cumsum(weights), share)[0])
-            before = (*before, cell[axis])
-        return fine[before], jnp.ravel_multi_index(node, log_weights.shape, mode="clip")
-
-    log_mass, nodes = jax.vmap(one)(cell, within)
-    inside = ((place >= 0) & (place <= jnp.asarray(log_weights.shape) - 1)).all(axis=-1)
-    scale = math.log(refined) * sum(size > 1 for size in log_weights.shape)
-    return jnp.where(inside, log_mass + scale, -jnp.inf), nodes
-
-
-def _density_at_nodes(log_weights: Array, place: Array) -> tuple[Array, Array]:
-    """The spline through log weights, in units of the grid, and the nearest node of each place."""
-    refined = REFINED[log_weights.ndim]
-    fine = _refined(log_weights, refined, centres=False)
-    at = tuple(jnp.moveaxis(place * refined, -1, 0))
-    found = map_coordinates(fine, at, order=1, mode="nearest")
-    last = jnp.asarray(log_weights.shape) - 1
-    # Nodes lie within rounding of themselves.
-    inside = ((place >= -1e-6) & (place <= last + 1e-6)).all(axis=-1)
-    nearest = jnp.clip(jnp.round(place).astype(int), 0, last)
-    index = tuple(jnp.moveaxis(nearest, -1, 0))
-    nodes = jnp.ravel_multi_index(index, log_weights.shape, mode="clip")
-    return jnp.where(inside, found, -jnp.inf), nodes
-
-
-def _refined(log_weights: Array, refined: int, *, centres: bool) -> Array:
-    """The spline through log weights at finer places along every axis."""
-    fine = log_weights
-    for axis in range(log_weights.ndim):
-        own = _finer(jnp.moveaxis(fine, axis, 0), refined, centres=centres)
-        fine = jnp.moveaxis(own, 0, axis)
-    return fine
-
-
-def _finer(values: Array, refined: int, *, centres: bool) -> Array:
-    """The spline through values along the leading axis, at finer places, without its overshoots.
-
-    Beside a cliff, such as that of a half-normal prior in the log of its site, a spline rings: mass
-    would be where there is none. So it bends away from the line between two nodes by no more than
-    the lesser of the bends at these asks for, or a little.
-    """
-    found = jnp.tensordot(_spline(len(values), refined, centres=centres), values, axes=1)
-    if len(values) < 3:
-        return found
-    places = (np.arange(len(found)) + 0.5 * centres) / refined
-    before = np.minimum(places.astype(int), len(values) - 2)
-    within = (places - before).reshape((-1,) + (1,) * (values.ndim - 1))
-    line = (1 - within) * values[before] + within * values[before + 1]
-    bends = jnp.abs(jnp.diff(values, 2, axis=0))
-    bends = jnp.where(bends < CLIFF, bends, 0.0)
-    bends = jnp.concatenate([bends[:1], bends, bends[-1:]])
-    one, other = bends[before], bends[before + 1]
-    most = jnp.maximum(jnp.minimum(one, other), jnp.minimum((one + other) / 2, LITTLE))
-    most = BENT * most * within * (1 - within)
-    return jnp.clip(found, line - most, line + most)
-
-
-def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:
-    """The cell at a quantile, from the cumulative masses of cells, and how far into it."""
-    goal = probability * total[-1]
-    cell = jnp.minimum(jnp.searchsorted(total, goal), len(total) - 1)
-    before = jnp.where(cell > 0, total[cell - 1], 0.0)
-    within = (goal - before) / jnp.maximum(total[cell] - before, float(np.finfo(float).tiny))
-    return cell, jnp.clip(within, 0.0, 1.0)
 
 
 def _marginal_density(parameters: Mapping[str, Any], number: int) -> tuple[Array, Array, Array]:
@@ -399,7 +265,7 @@ def _marginal_density(parameters: Mapping[str, Any], number: int) -> tuple[Array
 
     def along(axis: int) -> Array:
         size = log_weights.shape[axis]
-        fine = _finer(jnp.moveaxis(log_weights, axis, 0), 16, centres=False)
+        fine = finer(jnp.moveaxis(log_weights, axis, 0), 16, centres=False)
         fine = fine.reshape((-1, math.prod(log_weights.shape) // size))
         start = jnp.moveaxis(nodes, axis, 0)[0].ravel()  # of every line along the axis
         slope = row[axis] * parameters["spacing"][axis]
