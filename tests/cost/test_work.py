@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpy.testing import assert_allclose
+from numpyro.contrib.control_flow import scan
 from numpyro.distributions.transforms import OrderedTransform
 
 import lowerbound as lb
@@ -316,3 +317,49 @@ def test_the_cost_of_a_sum_is_that_of_the_program_without_discrete_sites():
         counts = counts_of(summed_problem(problem)[1].model)
     assert found.operations > 3 * counts.operations  # its gradient is compiled for several uses
     assert found.bytes < 1e8
+
+
+def two_paths(y, K, together):
+    """Two hidden paths: each has its own data, or they meet in one mean."""
+    with numpyro.plate("states", K):
+        A = numpyro.sample("A", dist.Dirichlet(jnp.ones(K)))
+        B = numpyro.sample("B", dist.Dirichlet(jnp.ones(K)))
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+
+    def step(before, y):
+        a = numpyro.sample("a", dist.Categorical(A[before[0]]))
+        b = numpyro.sample("b", dist.Categorical(B[before[1]]))
+        numpyro.sample("y", dist.Normal(mu[a] + (mu[b] if together else 0.0), 1.0), obs=y)
+        numpyro.sample("x", dist.Normal(mu[b], 1.0), obs=y)
+        return (a, b), None
+
+    scan(step, (0, 0), y)
+
+
+def test_a_sweep_costs_the_states_that_meet_in_a_term():
+    """Not all combinations of states: those of two paths that have data of their own are apart."""
+
+    def numbers(K, together):
+        problem = Problem(two_paths, (RNG.normal(size=400), K, together), {})
+        return work_of(problem, lb.CAVI()).numbers
+
+    apart = numbers(8, False)
+    assert 3 < numbers(16, False) / apart < 4.5  # pairs of states of one path
+    assert apart < numbers(8, True) < 3 * apart
+
+
+def test_rows_of_a_mixture_cost_what_their_components_do():
+    def mixture(x, K):
+        with numpyro.plate("components", K):
+            mu = numpyro.sample("mu", dist.Normal(0.0, 5.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", len(x)):
+            c = numpyro.sample("c", dist.Categorical(jnp.full(K, 1 / K)))
+            numpyro.sample("x", dist.Normal(mu[c], 1.0).to_event(1), obs=x)
+
+    def numbers(n, K):
+        with lb.computing(verdicts=False):
+            return work_of(Problem(mixture, (RNG.normal(size=(n, 2)), K), {}), lb.CAVI()).numbers
+
+    assert 8 < numbers(200_000, 5) / numbers(20_000, 5) < 10  # a little whatever the rows are
+    assert 1.5 < numbers(200_000, 10) / numbers(200_000, 5) < 2.5
+    assert numbers(20_000, 5) < 60 * 20_000 * 100  # a hundred numbers for a row in a sweep

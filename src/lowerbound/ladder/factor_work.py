@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +11,7 @@ from lowerbound.compute.engine import QUICK_BELOW, derived
 from lowerbound.cost import Work
 from lowerbound.joint import Block
 from lowerbound.joint.multiaffine import Structure
+from lowerbound.joint.terms.indices import Label, unique
 from lowerbound.ladder.counted import Counted
 from lowerbound.ladder.gaussian_work import LAPACK, NODE, NODES, on_grid
 from lowerbound.methods.chains.rounds_of_chains import CHAINS
@@ -39,7 +41,9 @@ WRITTEN = 4  # times that a log density is written into what a grid compiles
 CONTRACTED = 2  # times that what the data are contracted by is
 COARSE, COMPARED = 3, 700  # scalars of a grid that is compared with the posterior; operations
 SAMPLED = 450  # operations of draws of factors that are not Gaussian, by rejection
-SWEPT = 6  # numbers of a sweep for each of the program
+# Numbers of a sweep for each of an array that a term reads; as well where data say at which
+# position, or along a path; and for a product of its arrays.
+SCATTERED, PASSED_ALONG, MULTIPLIED = 10, 15, 0.1
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
 BATCH_STEPS = 400  # of minibatches
 MANY_ROWS: Final = 8192
@@ -79,11 +83,10 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
     chains = CHAIN * sum(block.family.along for block in structure.blocks)
     compiled = 220 + (compiled + chains) * (KINDS if starts > 1 else 1)
     sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
-    each = SWEPT * (counted.numbers + counted.data) * counted.states + NODE
-    each += QUADRATURE * counted.rows * curved
+    each = _read(structure) + NODE + QUADRATURE * counted.rows * curved
     each += LINE * sum(math.prod(block.batch_shape) for block in free)
     large = counted.data + counted.size > QUICK_BELOW
-    alive = counted.numbers * counted.states + counted.data + counted.size
+    alive = _held(structure) + counted.numbers + counted.data + counted.size
     compiled *= OPTIMISED if large else 1.0
     factors = LAPACK * sum(map(_cubed, structure.blocks))
     work = Work(compiled, starts * sweeps * each, starts * sweeps * factors, 24.0 * starts * alive)
@@ -91,6 +94,25 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
         return counted.judged(work)
     drawn = SAMPLED + SUMMED_PATH * bool(chains)
     return work if alone else counted.judged(replace(work, operations=compiled + drawn))
+
+
+def _read(structure: Structure) -> float:
+    """Numbers that a sweep reads and multiplies, by the axes of the arrays of every term."""
+    total = 0.0
+    for summand in structure.summands:
+        along = any(structure.blocks[number].family.along for number in summand.blocks)
+        each = PASSED_ALONG if along else SCATTERED if summand.gathers else 1
+        total += each * sum(map(_size, summand.axes)) + MULTIPLIED * _size(unique(summand.axes))
+    return total
+
+
+def _held(structure: Structure) -> float:
+    """Numbers of the arrays that a sweep reads."""
+    return sum(_size(labels) for summand in structure.summands for labels in summand.axes)
+
+
+def _size(labels: Iterable[Label]) -> int:
+    return math.prod(label.size for label in labels)
 
 
 def grid(counted: Counted, method: Given) -> Work:
@@ -179,7 +201,7 @@ def batches(counted: Counted, method: SVI | Memoized) -> Work:
     share = min(method.batch_size or MANY_ROWS, rows) / max(rows, 1)
     wanted = method.steps if isinstance(method, SVI) else method.visits
     steps = wanted or BATCH_STEPS
-    each = SWEPT * (counted.numbers + counted.data) * counted.states * share + NODE
+    each = _read(structure) * share + NODE
     compiled = 600 + 100 * len(structure.summands)
     return Work(compiled, steps * each, 0.0, 8.0 * 3 * share * counted.data)
 

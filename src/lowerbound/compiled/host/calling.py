@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.host.running import Hosted, hosted
@@ -98,9 +98,13 @@ def on_host(function: Callable[..., Any], runs: float, *args: Any) -> OnHost | C
     run = light(abreast(closed), runs)
     if run is not None:
         return OnHost(run, shapes)
-    structure, program = jax.tree.structure(shapes), jaxpr_as_fun(closed)
+    structure = jax.tree.structure(shapes)
 
     def as_traced(*args: Any) -> Any:
+        # What follows from constants alone, codes of rows say, XLA would work out as it compiles:
+        # number by number, for seconds.
+        consts = [jax.lax.optimization_barrier(const) for const in closed.consts]  # type: ignore[no-untyped-call]
+        program = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))
         return jax.tree.unflatten(structure, program(*jax.tree.leaves(args)))
 
     return update_wrapper(as_traced, function, updated=())

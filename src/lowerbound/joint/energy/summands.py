@@ -68,6 +68,17 @@ class Summand:
         integrals = [read.blocks for read in self.reads if read.integral is not None]
         return frozenset().union(*integrals)
 
+    @property
+    def axes(self) -> tuple[tuple[Label, ...], ...]:
+        """The labels of every array that is multiplied, the constants' first."""
+        read = (tuple(unique(map(labels_of, read.index))) for read in self.reads)
+        return (*(labels for _, labels in self.constants), *read)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether a statistic is read at positions that data say, as an effect by its group."""
+        return any(isinstance(index, Gather) for read in self.reads for index in read.index)
+
     def renumbered(self, numbers: Mapping[int, int]) -> Summand:
         """The summand with its blocks numbered otherwise."""
         reads = tuple(replace(read, block=numbers[read.block]) for read in self.reads)
