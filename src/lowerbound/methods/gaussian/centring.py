@@ -33,13 +33,9 @@ from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.program import Inspector, Message
 from lowerbound.rewrite.coordinates import Coordinates
-from lowerbound.rewrite.noncentred import (
-    LOCATION_SCALE,
-    auxiliary,
-    centring_name,
-    location_scale,
-)
+from lowerbound.rewrite.noncentred import LOCATION_SCALE, auxiliary, centring_name, location_scale
 from lowerbound.rewrite.warped import warp_name
+from lowerbound.run.walking import told
 
 R = TypeVar("R")
 MOST_TRIED = 1000  # the largest dimension in which coordinates are compared
@@ -295,12 +291,7 @@ class _Search:
         self, phase: Generator[Ascent, None, R], centring: dict[str, float]
     ) -> Generator[Choice, None, R]:
         """A phase of a trial; what is told is the best choice so far, at first the trial's own."""
-        while True:
-            try:
-                state = next(phase)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            yield self._choice(self.kept or Trial(centring, np.nan, state))
+        return told(phase, lambda at: self._choice(self.kept or Trial(centring, np.nan, at)))
 
     def _choice(self, trial: Trial) -> Choice:
         target = with_centring(self.target, trial.centring)

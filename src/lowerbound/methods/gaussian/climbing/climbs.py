@@ -24,7 +24,7 @@ from lowerbound.methods.gaussian.climbing.starts import (
 from lowerbound.methods.gaussian.climbing.together import HURRIED, Climb, stopped
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
-from lowerbound.run.walking import ended
+from lowerbound.run.walking import Phase, ended
 
 RACE, MOST_PLACES = 10, 4  # iterations over more draws, and the places that have them
 SAME_PLACE = 0.1  # nats
@@ -102,17 +102,15 @@ def best_of(climbs: Sequence[Climb]) -> Climb:
 
 
 def _best(
-    phase: Generator[list[Ascent], None, list[Climb]], known: Sequence[Ascent] = ()
+    ascents: Generator[list[Ascent], None, list[Climb]], known: Sequence[Ascent] = ()
 ) -> Generator[Ascent, None, list[Climb]]:
     """The best of several ascents, once it is anywhere."""
-    while True:
-        try:
-            states = next(phase)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    phase = Phase(ascents)
+    for states in phase:
         best = max([*known, *states], key=lambda state: float(state.found.elbo))
         if np.isfinite(best.found.elbo):
             yield best
+    return phase.outcome
 
 
 def _believed(
