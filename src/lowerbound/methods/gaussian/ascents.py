@@ -161,7 +161,7 @@ class GaussianAscent(Walking[Reached]):
     ) -> Standing[Reached]:
         """A state of an ascent as a standing."""
         place = self.rooted(choice, state, draws, starts)
-        return Standing(place, finite(float(state.found.elbo)))
+        return Standing(place, finite(state.elbo))
 
     def stopped(self, why: str) -> Stop:
         """The end of an ascent that has not come to rest."""

@@ -270,7 +270,7 @@ class _Search:
         ascent = ascend(own, draws, climbs[best].state, TOLERANCE, self.diagonal)
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)
-        elbo = float(state.found.elbo)
+        elbo = state.elbo
         starts = tuple(map(start_of, climbs)) if near is None else elsewhere(near.starts)
         elbo = elbo if np.isfinite(elbo) else -np.inf
         return Trial(centring, elbo, best_of(climbs).state, starts)

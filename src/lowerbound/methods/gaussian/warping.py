@@ -117,17 +117,17 @@ def warp(
     straight = yield from search.ascended(target, state, limit=FIRST)
     best, laws = straight, target
     for _ in range(ROUNDS):
-        before = float(best.found.elbo)
+        before = best.elbo
         moved = search.moved(laws, best)
         other = yield from search.ascended(moved, search.carried(best))
-        if not float(other.found.elbo) > before + LEAST:
+        if not other.elbo > before + LEAST:
             break
         best, laws = other, moved
-        if not float(best.found.elbo) > before + GAINED:
+        if not best.elbo > before + GAINED:
             break
     if laws is not target:  # as far as its own coordinates may come to that
-        straight = yield from search.ascended(target, straight, float(best.found.elbo))
-    gain = float(best.found.elbo) - float(straight.found.elbo)
+        straight = yield from search.ascended(target, straight, best.elbo)
+    gain = best.elbo - straight.elbo
     if laws is target or not gain > LEAST:
         return replace(choice, begun=straight, starts=starts)
     return replace(
@@ -157,7 +157,7 @@ class _Warps:
         for one in ascend(target, self.draws, state, TOLERANCE, self.diagonal, 0.0, limit):
             yield here, one
             state = one
-            if float(one.found.elbo + PROMISED * one.gain) < goal:
+            if one.elbo + PROMISED * one.gain < goal:
                 break
         return state
 
