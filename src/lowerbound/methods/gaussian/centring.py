@@ -326,13 +326,11 @@ def with_centring(target: Target, centring: Mapping[str, float]) -> Target:
     )
 
 
-def plan_note(names: Sequence[str]) -> tuple[str, ...]:
+def plan_note(names: Sequence[str]) -> str:
     """What `explain` says of the sites whose coordinates a fit will choose."""
-    if not names:
-        return ()
     return (
         f"Coordinates u with z = loc + scale * u, or between u and z, may be tried for "
-        f"{listed(names)}; those of the largest ELBO are kept.",
+        f"{listed(names)}; those of the largest ELBO are kept."
     )
 
 

@@ -200,13 +200,11 @@ def _tables(target: Target) -> dict[str, np.ndarray]:
     return {n: np.asarray(warp_of(n, target.data)) for n in target.coordinates.warped}
 
 
-def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
+def plan_note(names: Sequence[str]) -> str:
     """What `explain` says of the sites that a fit may warp."""
-    if not names:
-        return ()
     return (
         f"Warped coordinates, in which Beta or Gamma numbers are Gaussian, may be tried for "
-        f"{listed(names)}: a prior has a shape below 1. Those of the largest ELBO are kept.",
+        f"{listed(names)}: a prior has a shape below 1. Those of the largest ELBO are kept."
     )
 
 
