@@ -131,8 +131,6 @@ def test_the_density_of_the_page():
 def test_a_wrong_density_is_found_out():
     names = run("density")
     template, wrong = names["Template"], names["add"]
-    TEMPLATES["Rayleigh"] = template(
-        names["fields"]("scale"), lambda x, scale: wrong(names["rayleigh"](x, scale), 0.1)
-    )
+    TEMPLATES["Rayleigh"] = template.named(lambda x, scale: wrong(names["rayleigh"](x, scale), 0.1))
     with pytest.raises(lb.errors.CertificateError):
         lb.fit(names["waves"], names["heights"], method=lb.CAVI())

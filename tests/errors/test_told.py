@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from lowerbound.errors import CorpusError
-from lowerbound.errors.roots import ArgumentError, told
+from lowerbound.errors.roots import ArgumentError, Words, told
 
 
 class MadeUpError(ArgumentError):
@@ -35,3 +35,15 @@ def test_without_docstrings_fields_are_left():
     code = "from lowerbound.errors import CorpusError; print(CorpusError.ragged('x'))"
     done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
     assert done.stdout == "ragged: {'what': 'x'}\n"
+
+
+def test_words_that_are_no_fields_and_ways_of_writing_them():
+    class WordyError(ArgumentError):
+        @told
+        def found(cls, known: list[str], size: int) -> Words:
+            """{known:quoted} of {size:,}; the last is {last}."""
+            return {"last": size - 1}
+
+    error = WordyError.found(["a", "b"], 2000)
+    assert str(error) == "'a', 'b' of 2,000; the last is 1999."
+    assert vars(error) == {"known": ["a", "b"], "size": 2000}

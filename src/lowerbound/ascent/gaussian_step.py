@@ -35,6 +35,11 @@ class Ascent(NamedTuple):
     gain: Numbers  # first-order gain of the ELBO that the trial promises
     status: Numbers
 
+    @property
+    def elbo(self) -> float:
+        """The ELBO over the draws of the ascent; -inf when no point was finite."""
+        return float(self.found.elbo)
+
 
 def begin(loc: Numbers, root: Numbers) -> Ascent:
     """Before the first evaluation, which is at N(loc, root root') itself."""

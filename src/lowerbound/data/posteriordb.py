@@ -6,13 +6,15 @@ In: nothing. Out: a dict of NumPy arrays, one function for each study.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+_Study = TypeVar("_Study")
 FIRST_YEAR = 1900  # of the pelts
 
 
@@ -86,8 +88,7 @@ def eight_schools() -> EightSchools:
     >>> eight_schools()["y"]
     array([28.,  8., -3.,  7., -1.,  1., 18., 12.])
     """
-    columns = _read("eight_schools.json")
-    return EightSchools(y=columns["y"], sigma=columns["sigma"])
+    return _study(EightSchools, "eight_schools.json")
 
 
 def kidiq() -> KidIQ:
@@ -99,8 +100,7 @@ def kidiq() -> KidIQ:
     >>> kidiq()["kid_score"].mean().round(2)
     np.float64(86.8)
     """
-    columns = _read("kidiq.json")
-    return KidIQ(kid_score=columns["kid_score"], mom_hs=columns["mom_hs"], mom_iq=columns["mom_iq"])
+    return _study(KidIQ, "kidiq.json")
 
 
 def wells() -> Wells:
@@ -113,14 +113,7 @@ def wells() -> Wells:
     >>> wells()["switched"].mean().round(3)
     np.float64(0.575)
     """
-    columns = _read("wells.json")
-    return Wells(
-        switched=columns["switched"],
-        arsenic=columns["arsenic"],
-        dist=columns["dist"],
-        assoc=columns["assoc"],
-        educ=columns["educ"],
-    )
+    return _study(Wells, "wells.json")
 
 
 def earnings() -> Earnings:
@@ -131,8 +124,7 @@ def earnings() -> Earnings:
     >>> float(earnings()["earn"].max())
     200000.0
     """
-    columns = _read("earnings.json")
-    return Earnings(earn=columns["earn"], height=columns["height"], male=columns["male"])
+    return _study(Earnings, "earnings.json")
 
 
 def lynx_hare() -> LynxHare:
@@ -157,13 +149,7 @@ def seeds() -> Seeds:
     >>> int(seeds()["germinated"].sum()), int(seeds()["seeds"].sum())
     (424, 831)
     """
-    columns = _read("seeds.json")
-    return Seeds(
-        germinated=columns["n"],
-        seeds=columns["N"],
-        variety=columns["x1"],
-        extract=columns["x2"],
-    )
+    return _study(Seeds, "seeds.json", germinated="n", seeds="N", variety="x1", extract="x2")
 
 
 def dogs() -> Dogs:
@@ -174,7 +160,7 @@ def dogs() -> Dogs:
     >>> dogs()["shocked"].mean(axis=0)[[0, 24]].round(2)
     array([1.  , 0.03])
     """
-    return Dogs(shocked=_read("dogs.json")["y"])
+    return _study(Dogs, "dogs.json", shocked="y")
 
 
 def basketball_drive() -> BasketballDrive:
@@ -186,8 +172,13 @@ def basketball_drive() -> BasketballDrive:
     >>> basketball_drive()["distance"][[0, -1]].round(1)
     array([48.9,  8.7])
     """
-    columns = _read("basketball_drive.json")
-    return BasketballDrive(slowness=columns["u"], distance=columns["v"])
+    return _study(BasketballDrive, "basketball_drive.json", slowness="u", distance="v")
+
+
+def _study(kind: Callable[..., _Study], name: str, **stored: str) -> _Study:
+    """The columns of a bundled file that a study has; `stored`: the names there, where others."""
+    columns = _read(name)
+    return kind(**{own: columns[stored.get(own, own)] for own in kind.__annotations__})
 
 
 def _read(name: str) -> dict[str, Any]:

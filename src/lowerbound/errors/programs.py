@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lowerbound.errors.roots import LowerboundError, case, told
+from lowerbound.errors.roots import LowerboundError, Words, case, told
 from lowerbound.errors.wording import prior_or_fixed, quoted
 
 
@@ -110,7 +110,7 @@ class DuplicateSiteError(LowerboundError):
 class ShapeError(LowerboundError):
     """Shapes inside the model do not fit together."""
 
-    @case
+    @told
     def of_site(
         cls,
         site: str,
@@ -118,15 +118,13 @@ class ShapeError(LowerboundError):
         expected: tuple[int, ...],
         found: tuple[int, ...],
         observed: bool = True,
-    ) -> str:
-        """The value of a site does not fit the shape of its distribution."""
-        kind = "observes a value" if observed else "has a value"
-        return (
-            f"Site '{site}' {kind} of shape {found}, its distribution has shape {expected}   "
-            f"({where}).\n"
-            "Expected one to broadcast to the other. Check the plates and the orientation of the "
-            "arguments (a column (n, 1) is not a vector (n,))."
-        )
+    ) -> Words:
+        """Site '{site}' {kind} of shape {found}, its distribution has shape {expected}   ({where}).
+
+        Expected one to broadcast to the other. Check the plates and the orientation of the
+        arguments (a column (n, 1) is not a vector (n,)).
+        """
+        return {"kind": "observes a value" if observed else "has a value"}
 
     @told
     def of_new_data(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, case, told
+from lowerbound.errors.roots import ArgumentError, Words, case, told
 
 
 class SettingError(ArgumentError):
@@ -108,15 +108,13 @@ class ChosenSitesError(ArgumentError):
         Expected some of them. Let one Gaussian cover all: lb.Gaussian().
         """
 
-    @case
-    def too_few(cls, sites: tuple[str, ...], left: Sequence[str]) -> str:
-        """Given the sites, others still have no exact updates."""
-        names = ", ".join(f"'{name}'" for name in left)
-        return (
-            f"Over got sites={sites!r}; given these, {names} still have no exact updates.\n"
-            f"Expected sites without which every other site has one. Add {names}, or let one "
-            "Gaussian cover all sites: lb.Gaussian()."
-        )
+    @told
+    def too_few(cls, sites: tuple[str, ...], left: Sequence[str]) -> None:
+        """Over got sites={sites!r}; given these, {left:quoted} still have no exact updates.
+
+        Expected sites without which every other site has one. Add {left:quoted}, or let one
+        Gaussian cover all sites: lb.Gaussian().
+        """
 
     @told
     def discrete(cls, site: str, distribution: str, where: str) -> None:
@@ -132,17 +130,14 @@ class ChosenSitesError(ArgumentError):
         Expected a fixed support. Let one Gaussian cover all sites: lb.Gaussian().
         """
 
-    @case
-    def inexact(cls, sites: Sequence[str], reason: str, where: str = "") -> str:
-        """Sites that are to be integrated out have no exact factors given all others."""
-        place = f"   ({where})" if where else ""
-        names = ", ".join(f"'{name}'" for name in sites)
-        return (
-            f"Collapsed got {names}, which cannot be integrated out exactly: {reason}{place}.\n"
-            "Expected continuous sites with a factor of a closed form each, independent of each "
-            "other, given all other sites. Choose others, or let one Gaussian cover all sites: "
-            "lb.Gaussian()."
-        )
+    @told
+    def inexact(cls, sites: Sequence[str], reason: str, where: str = "") -> Words:
+        """Collapsed got {sites:quoted}, which cannot be integrated out exactly: {reason}{place}.
+
+        Expected continuous sites with a factor of a closed form each, independent of each other,
+        given all other sites. Choose others, or let one Gaussian cover all sites: lb.Gaussian().
+        """
+        return {"place": f"   ({where})" if where else ""}
 
 
 class ReservedNameError(ArgumentError):

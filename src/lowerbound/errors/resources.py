@@ -96,13 +96,12 @@ class DevicesError(ArgumentError):
         XLA_FLAGS=--xla_force_host_platform_device_count=N before JAX starts.
         """
 
-    @case
-    def mesh(cls, axes: Sequence[str]) -> str:
-        """A mesh has several axes."""
-        return (
-            f"devices is a mesh with axes {', '.join(axes)}.\n"
-            "Expected a mesh of one axis: the rows of the data are all that is spread."
-        )
+    @told
+    def mesh(cls, axes: Sequence[str]) -> None:
+        """devices is a mesh with axes {axes:joined}.
+
+        Expected a mesh of one axis: the rows of the data are all that is spread.
+        """
 
     @case
     def twice(cls, devices: Sequence[str]) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper, wraps
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from lowerbound.errors.wording import WRITTEN
+
+Words = dict[str, Any]
 _P = ParamSpec("_P")
 _E = TypeVar("_E", bound=BaseException)
 
@@ -64,17 +68,31 @@ class case(Generic[_P]):  # noqa: N801
 
 
 class told(case[_P]):  # noqa: N801
-    """One case of an error whose text is its docstring: fields in braces, a line a paragraph."""
+    """One case of an error whose text is its docstring: fields in braces, a line a paragraph.
 
-    def __init__(self, fields: Callable[Concatenate[Any, _P], None]) -> None:
+    What it returns are words of the text that are no fields. `{known:quoted}` is written as the
+    function `quoted` of `wording` writes it.
+    """
+
+    def __init__(self, fields: Callable[Concatenate[Any, _P], Words | None]) -> None:
         def text(owner: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> str:
             given = _fields(fields, owner, *args, **kwargs)
             if fields.__doc__ is None:  # as Python leaves it with -OO
                 return f"{fields.__name__}: {given}"
             paragraphs = inspect.cleandoc(fields.__doc__).split("\n\n")
-            return "\n".join(" ".join(one.splitlines()) for one in paragraphs).format(**given)
+            lines = "\n".join(" ".join(one.splitlines()) for one in paragraphs)
+            words = fields(owner, *args, **kwargs) or {}
+            return _Written().vformat(lines, (), {**given, **words})
 
         super().__init__(update_wrapper(text, fields))
+
+
+class _Written(Formatter):
+    """Fields as `str.format` writes them, and as the functions of `wording` do."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        how = WRITTEN.get(format_spec)
+        return how(value) if how else super().format_field(value, format_spec)
 
 
 class LowerboundError(_Found, ValueError):

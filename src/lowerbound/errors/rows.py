@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from lowerbound.errors.roots import ArgumentError, case, told
-from lowerbound.errors.wording import entry_of, quoted
+from lowerbound.errors.roots import ArgumentError, Words, case, told
+from lowerbound.errors.wording import entry_of
 
 
 class BatchSizeError(ArgumentError):
@@ -16,50 +16,49 @@ class BatchSizeError(ArgumentError):
 class MinibatchError(ArgumentError):
     """A program, or a call, whose rows cannot be taken some at a time."""
 
-    @case
-    def no_such_plate(cls, method: str, plate: str, known: Sequence[str]) -> str:
-        """The plate that was named has no observations."""
-        listed = ", ".join(f"'{name}'" for name in known) or "none"
-        return (
-            f"{method} got plate='{plate}', which holds no observed site.\n"
-            f"Expected one of the plates of the observations: {listed}."
-        )
+    @told
+    def no_such_plate(cls, method: str, plate: str, known: Sequence[str]) -> None:
+        """{method} got plate='{plate}', which holds no observed site.
 
-    @case
-    def which_plate(cls, method: str, sizes: Mapping[str, int]) -> str:
-        """Several plates could be that of the rows."""
-        named = " and ".join(f"'{name}' ({size})" for name, size in sizes.items())
-        return (
-            f"{method} cannot tell which plate holds the rows: {named} could both be the local "
-            f'one.\nSay which: lb.{method}(plate="{next(iter(sizes))}").'
-        )
+        Expected one of the plates of the observations: {known:quoted}.
+        """
 
-    @case
-    def no_plate(cls, method: str, lengths: Mapping[str, int]) -> str:
-        """No plate is as long as an argument."""
-        return (
-            f"{method} found no rows: no plate of the observations is as long as an argument; "
-            f"leading dimensions are {_lengths(lengths)}.\n"
-            "Put the observed sites into a numpyro.plate with one member for each row of the data."
-        )
+    @told
+    def which_plate(cls, method: str, sizes: Mapping[str, int]) -> Words:
+        """{method} cannot tell which plate holds the rows: {named} could both be the local one.
 
-    @case
-    def no_argument(cls, size: int, plate: str | None, lengths: Mapping[str, int]) -> str:
-        """No argument is as long as the plate."""
-        return (
-            f"No argument has one entry for each of the {size} rows of plate '{plate}'; leading "
-            f"dimensions are {_lengths(lengths)}.\n"
-            "Expected data arrays with the rows along their first axis."
-        )
+        Say which: lb.{method}(plate="{first}").
+        """
+        return {
+            "named": " and ".join(f"'{name}' ({size})" for name, size in sizes.items()),
+            "first": next(iter(sizes)),
+        }
 
-    @case
-    def inspected(cls, arguments: Sequence[str]) -> str:
-        """The program looks at the values of its rows."""
-        return (
-            f"The model inspects the values of {', '.join(arguments)} in Python, so every batch of "
-            "rows would be another program.\n"
-            "Expected operations that JAX can trace; or use method=lb.CAVI()."
-        )
+    @told
+    def no_plate(cls, method: str, lengths: Mapping[str, int]) -> Words:
+        """{method} found no rows: no plate of the observations is as long as an argument; leading
+        dimensions are {lengths}.
+
+        Put the observed sites into a numpyro.plate with one member for each row of the data.
+        """
+        return {"lengths": _lengths(lengths)}
+
+    @told
+    def no_argument(cls, size: int, plate: str | None, lengths: Mapping[str, int]) -> Words:
+        """No argument has one entry for each of the {size} rows of plate '{plate}'; leading
+        dimensions are {lengths}.
+
+        Expected data arrays with the rows along their first axis.
+        """
+        return {"lengths": _lengths(lengths)}
+
+    @told
+    def inspected(cls, arguments: Sequence[str]) -> None:
+        """The model inspects the values of {arguments:joined} in Python, so every batch of rows
+        would be another program.
+
+        Expected operations that JAX can trace; or use method=lb.CAVI().
+        """
 
     @told
     def one_size(cls, total: int, count: int, reason: str, plate: str, argument: str) -> None:
@@ -69,15 +68,14 @@ class MinibatchError(ArgumentError):
         len({argument})).
         """
 
-    @case
-    def plate_size(cls, count: int, plate: str, size: int | None, argument: str) -> str:
-        """The plate of the rows does not follow them."""
-        found = "absent" if size is None else f"of size {size}"
-        return (
-            f"On a batch of {count} rows, plate '{plate}' is {found}.\n"
-            "Expected one member for each entry along the first axis of the data: write "
-            f'numpyro.plate("{plate}", len({argument})).'
-        )
+    @told
+    def plate_size(cls, count: int, plate: str, size: int | None, argument: str) -> Words:
+        """On a batch of {count} rows, plate '{plate}' is {found}.
+
+        Expected one member for each entry along the first axis of the data: write
+        numpyro.plate("{plate}", len({argument})).
+        """
+        return {"found": "absent" if size is None else f"of size {size}"}
 
     @case
     def follows_rows(cls, site: str, plate: str | None, shapes: Mapping[int, Any], at: str) -> str:
@@ -98,23 +96,22 @@ class MinibatchError(ArgumentError):
         Expected values of global sites.
         """
 
-    @case
-    def too_few(cls, count: int, missing: Sequence[str]) -> str:
-        """A batch is too small to tell which sites have missing entries."""
-        return (
-            f"A batch has {count} rows, and entries are missing in {', '.join(missing)}.\n"
-            f"Expected batches of at least {len(missing) + 1} rows, from which the sites with "
-            "missing entries can be told. Use a larger batch_size."
-        )
+    @told
+    def too_few(cls, count: int, missing: Sequence[str]) -> Words:
+        """A batch has {count} rows, and entries are missing in {missing:joined}.
 
-    @case
-    def uneven(cls, method: str, size: int, devices: int) -> str:
-        """A batch is no multiple of the devices."""
-        next_size = -(-size // devices) * devices
-        return (
-            f"{method} got batch_size={size} for {devices} devices.\nExpected a multiple of "
-            f"{devices}, as many rows on each device. Use batch_size={next_size}."
-        )
+        Expected batches of at least {least} rows, from which the sites with missing entries can be
+        told. Use a larger batch_size.
+        """
+        return {"least": len(missing) + 1}
+
+    @told
+    def uneven(cls, method: str, size: int, devices: int) -> Words:
+        """{method} got batch_size={size} for {devices} devices.
+
+        Expected a multiple of {devices}, as many rows on each device. Use batch_size={next_size}.
+        """
+        return {"next_size": -(-size // devices) * devices}
 
     @told
     def coupled(cls, site: str) -> None:
@@ -139,17 +136,16 @@ def _lengths(lengths: Mapping[str, int]) -> str:
 class RowError(ArgumentError):
     """A row that was read holds NaN, a null or an infinite value."""
 
-    @case
+    @told
     def of_argument(
         cls, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
-    ) -> str:
-        """A row of an array, a table or a stream of batches."""
-        return (
-            f"Row {index[0]} of argument '{argument}' holds {value}: {entry_of(argument, index)}, "
-            f"shape {shape}.\n"
-            "Expected finite numbers. Drop the row, or mark missing entries with "
-            f"numpy.ma.masked_invalid({argument})."
-        )
+    ) -> Words:
+        """Row {index[0]} of argument '{argument}' holds {value}: {entry}, shape {shape}.
+
+        Expected finite numbers. Drop the row, or mark missing entries with
+        numpy.ma.masked_invalid({argument}).
+        """
+        return {"entry": entry_of(argument, index)}
 
     @told
     def of_file(cls, column: str, path: str, row: int, value: str) -> None:
@@ -183,16 +179,15 @@ class StreamError(PathError):
 
     files, pattern = "Parquet", "*.parquet"
 
-    @case
-    def used_up(cls, kind: str, argument: str | None = None) -> str:
-        """An iterator can be read only once."""
-        what = "The source" if argument is None else f"Argument '{argument}'"
-        return (
-            f"{what} is a {kind}, which can be read only once.\n"
-            "Expected something that can be read again for every epoch. Pass an object whose "
-            "__iter__ starts afresh (a list of batches, or a class with __iter__) to "
-            "lb.stream(batches, total=...)."
-        )
+    @told
+    def used_up(cls, kind: str, argument: str | None = None) -> Words:
+        """{what} is a {kind}, which can be read only once.
+
+        Expected something that can be read again for every epoch. Pass an object whose __iter__
+        starts afresh (a list of batches, or a class with __iter__) to lb.stream(batches,
+        total=...).
+        """
+        return {"what": "The source" if argument is None else f"Argument '{argument}'"}
 
     @told
     def no_total(cls, kind: str) -> None:
@@ -209,15 +204,14 @@ class StreamError(PathError):
         pandas, polars or pyarrow, or something that iterates over batches.
         """
 
-    @case
-    def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> str:
-        """A pass gave another number of rows than stated, or than the pass before."""
-        rows = f"more than {total}" if more else f"{found}"
-        return (
-            f"A pass over {label} gave {rows} rows; total={total} was stated.\n"
-            "Expected the same rows in every pass. State the number of rows of one pass, "
-            "lb.stream(batches, total=...), and let every pass give all of them."
-        )
+    @told
+    def wrong_total(cls, label: str, found: int, total: int, *, more: bool = False) -> Words:
+        """A pass over {label} gave {rows} rows; total={total} was stated.
+
+        Expected the same rows in every pass. State the number of rows of one pass,
+        lb.stream(batches, total=...), and let every pass give all of them.
+        """
+        return {"rows": f"more than {total}" if more else f"{found}"}
 
     @told
     def wrong_batch(cls, label: str, number: int, found: str, expected: str) -> None:
@@ -236,14 +230,13 @@ class StreamError(PathError):
         pass its rows as an array.
         """
 
-    @case
-    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> str:
-        """An argument is a stream, and its rows are not those of the minibatches."""
-        return (
-            f"Argument '{argument}' is a stream of {total} rows that are not those of the "
-            f"minibatches ({', '.join(rows)}).\nExpected an array for an argument that every "
-            "minibatch needs whole. Pass it as an array."
-        )
+    @told
+    def other_rows(cls, argument: str, total: int, rows: Sequence[str]) -> None:
+        """Argument '{argument}' is a stream of {total} rows that are not those of the minibatches
+        ({rows:joined}).
+
+        Expected an array for an argument that every minibatch needs whole. Pass it as an array.
+        """
 
     @told
     def no_columns(cls, label: str) -> None:
@@ -253,13 +246,12 @@ class StreamError(PathError):
         y="target").
         """
 
-    @case
-    def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> str:
-        """A chosen column does not exist."""
-        return (
-            f"There is no column '{column}' in {label}.\n"
-            f"Expected one of its columns: {quoted(known)}. Correct the name in lb.stream(...)."
-        )
+    @told
+    def unknown_column(cls, column: str, label: str, known: Sequence[str]) -> None:
+        """There is no column '{column}' in {label}.
+
+        Expected one of its columns: {known:quoted}. Correct the name in lb.stream(...).
+        """
 
     @told
     def column_type(cls, column: str, label: str, kind: Any) -> None:
@@ -269,15 +261,14 @@ class StreamError(PathError):
         choose another column.
         """
 
-    @case
-    def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> str:
-        """Two files disagree about a column."""
-        difference = "has no such column" if found is None else f"has type {found}"
-        return (
-            f"Column '{column}' has type {kind} in {first}; {other} {difference}.\n"
-            "Expected all files to have the same columns and types. Rewrite the files that differ, "
-            "or leave them out by passing a list of paths."
-        )
+    @told
+    def schemas(cls, column: str, first: str, kind: Any, other: str, found: Any) -> Words:
+        """Column '{column}' has type {kind} in {first}; {other} {difference}.
+
+        Expected all files to have the same columns and types. Rewrite the files that differ, or
+        leave them out by passing a list of paths.
+        """
+        return {"difference": "has no such column" if found is None else f"has type {found}"}
 
     @told
     def not_parquet(cls, path: str, reason: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lowerbound.errors.roots import ArgumentError, case
-from lowerbound.errors.wording import bare, counted, entry_of, quoted
+from lowerbound.errors.roots import ArgumentError, Words, told
+from lowerbound.errors.wording import counted, entry_of, quoted
+
+Index = tuple[int, ...]  # of an entry
+Shape = tuple[int, ...]
 
 
 class DataTypeError(ArgumentError):
     """A data array is not numeric and real (text, objects, complex numbers, dates)."""
 
-    def __init__(self, argument: str, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, argument: str, dtype: str, shape: Shape) -> None:
         advice = "Convert it to numbers, e.g. categories to codes with pandas.factorize(x)[0]."
         if dtype.startswith("complex"):
             advice = "Pass real and imaginary parts as two real arrays."
@@ -31,12 +34,7 @@ class NaNDataError(ArgumentError):
     """
 
     def __init__(
-        self,
-        argument: str,
-        index: tuple[int, ...],
-        count: int,
-        shape: tuple[int, ...],
-        site: str | None = None,
+        self, argument: str, index: Index, count: int, shape: Shape, site: str | None = None
     ) -> None:
         x = argument
         advice = (
@@ -62,9 +60,9 @@ class NaNSlopeError(ArgumentError):
     def __init__(
         self,
         argument: str,
-        index: tuple[int, ...],
+        index: Index,
         count: int,
-        shape: tuple[int, ...],
+        shape: Shape,
         site: str,
         value: float = math.nan,
     ) -> None:
@@ -79,9 +77,7 @@ class NaNSlopeError(ArgumentError):
         )
 
 
-def _found(
-    argument: str, index: tuple[int, ...], count: int, shape: tuple[int, ...], what: str = "NaN"
-) -> str:
+def _found(argument: str, index: Index, count: int, shape: Shape, what: str = "NaN") -> str:
     held = f"Argument '{argument}' holds {counted(count, what)}"
     return f"{held}, the first at {entry_of(argument, index)}, shape {shape}"
 
@@ -89,9 +85,7 @@ def _found(
 class InfiniteDataError(ArgumentError):
     """A data array holds an infinite value."""
 
-    def __init__(
-        self, argument: str, index: tuple[int, ...], value: float, shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, argument: str, index: Index, value: float, shape: Shape) -> None:
         super().__init__(
             f"Argument '{argument}' holds an infinite value, {value} at "
             f"{entry_of(argument, index)}, shape {shape}.\n"
@@ -103,7 +97,7 @@ class InfiniteDataError(ArgumentError):
 class ExcludedError(ArgumentError):
     """Log potentials of -inf among the data leave no state that is possible."""
 
-    def __init__(self, arguments: tuple[str, ...], site: str, index: tuple[int, ...]) -> None:
+    def __init__(self, arguments: tuple[str, ...], site: str, index: Index) -> None:
         where = f"site '{site}'" + (f", {entry_of(site, index)}," if index else "")
         super().__init__(
             f"{where[0].upper()}{where[1:]} is impossible, log 0, at all values of the discrete "
@@ -116,7 +110,7 @@ class ExcludedError(ArgumentError):
 class EmptyDataError(ArgumentError):
     """A data array has no entries."""
 
-    def __init__(self, argument: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, argument: str, shape: Shape) -> None:
         super().__init__(
             f"Argument '{argument}' is empty: shape {shape}.\n"
             "Expected at least one entry along every axis. Check the selection that made it."
@@ -126,27 +120,26 @@ class EmptyDataError(ArgumentError):
 class MissingDataError(ArgumentError):
     """Missing entries of an argument are used for something other than being observed."""
 
-    @case
-    def not_observed(cls, argument: str, count: int, site: str, where: str) -> str:
-        """The missing entries reach the parameters of a site."""
-        return (
-            f"Argument '{argument}' has {counted(count, 'missing entry', 'missing entries')} that "
-            f"the distribution of site '{site}' depends on   ({where}).\n"
-            "Expected missing entries only in observed values. Model that variable as a latent "
-            f"site: give the missing entries of '{argument}' a prior with numpyro.sample."
-        )
+    @told
+    def not_observed(cls, argument: str, count: int, site: str, where: str) -> Words:
+        """Argument '{argument}' has {entries} that the distribution of site '{site}' depends
+        on   ({where}).
 
-    @case
+        Expected missing entries only in observed values. Model that variable as a latent site: give
+        the missing entries of '{argument}' a prior with numpyro.sample.
+        """
+        return {"entries": counted(count, "missing entry", "missing entries")}
+
+    @told
     def partial_event(
-        cls, argument: str, site: str, where: str, index: tuple[int, ...], event: tuple[int, ...]
-    ) -> str:
-        """Part of one multivariate observation is missing."""
-        return (
-            f"Site '{site}' has an observation that is partly missing: row {bare(index)}, "
-            f"event shape {event}, argument '{argument}'   ({where}).\n"
-            "Expected each event to be observed or missing as a whole. Mark the whole row as "
-            "missing, or give the components independent distributions."
-        )
+        cls, argument: str, site: str, where: str, index: Index, event: Shape
+    ) -> None:
+        """Site '{site}' has an observation that is partly missing: row {index:bare}, event shape
+        {event}, argument '{argument}'   ({where}).
+
+        Expected each event to be observed or missing as a whole. Mark the whole row as missing, or
+        give the components independent distributions.
+        """
 
 
 class UnusedDataError(ArgumentError):
@@ -171,7 +164,7 @@ class SupportError(ArgumentError):
         distribution: str,
         support: str,
         argument: str | None,
-        index: tuple[int, ...],
+        index: Index,
         value: str,
         count: int,
         *,

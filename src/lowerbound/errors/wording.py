@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -52,3 +52,13 @@ def prior_or_fixed(names: Sequence[str], subject: str = "it") -> str:
         f"Give {subject if len(names) == 1 else it} a prior with numpyro.sample, or fix {it}: "
         f"numpyro.handlers.substitute(model, data={{{values}}})."
     )
+
+
+# What may follow a field in the text of an error: {known:quoted}.
+WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "joined": ", ".join,
+    "quoted": quoted,
+    "listed": listed,
+    "short": short,
+    "bare": bare,
+}

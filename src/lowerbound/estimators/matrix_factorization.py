@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import jax
@@ -12,7 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.errors import ArgumentError
-from lowerbound.estimators.programmed import Programmed, padded
+from lowerbound.estimators.programmed import Restarted, padded
 from lowerbound.methods.rewriting.augmenting import Augmented
 from lowerbound.result.fitted import Fit
 from lowerbound.run.method import one_of
@@ -51,8 +51,8 @@ SPARSE: Final = 0.3  # the shape of the loadings of counts: below 1, many are ne
 PROGRAMS: Final = {"gaussian": gaussian_factors, "poisson": poisson_factors}
 
 
-@dataclass(eq=False, repr=False)
-class MatrixFactorization(Programmed):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MatrixFactorization(Restarted):
     """Rows as sums of K factors: x_n ~ Normal(mean + W h_n, 1 / tau), or Poisson(h_n beta).
 
     likelihood: "gaussian" is probabilistic PCA in which each factor has a relevance alpha_k, so
@@ -73,13 +73,8 @@ class MatrixFactorization(Programmed):
     True
     """
 
-    n_components: int = 2
-    _: KW_ONLY
     likelihood: str = "gaussian"
-    tol: float = 1e-3
     max_iter: int = 5000
-    n_init: int = 1
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the factors from rows X (n, D)."""

@@ -6,6 +6,7 @@ import functools
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,18 @@ class Programmed(Estimator):
                 path = Path(folder) / "fit.lb"
                 path.write_bytes(content)
                 self._result = load(path, program)
+
+
+@dataclass(eq=False, repr=False)
+class Restarted(Programmed):
+    """Settings of estimators of components, which are climbed to from several starts."""
+
+    n_components: int = 2
+    _: KW_ONLY
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_init: int = 1
+    random_state: Any = 0
 
 
 @functools.cache

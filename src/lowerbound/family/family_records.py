@@ -72,12 +72,12 @@ def family_record(family: Variational) -> dict[str, Any]:
         case WeightedDraws():
             return {"kind": "draws", "states": dict(family.states)}
         case Summed():
-            model, discrete = family.summation.model, list(family.summation.names)
+            model, discrete = family.elimination.model, list(family.elimination.names)
             counts = {n: len(np.asarray(model.latent[n].support_values)) for n in discrete}
             inner = family_record(family.inner)
             return {"kind": "summed", "names": discrete, "counts": counts, "inner": inner}
         case Collapsed():
-            names, inner = list(family.collapse.names), family_record(family.inner)
+            names, inner = list(family.elimination.names), family_record(family.inner)
             return {"kind": "collapsed", "names": names, "inner": inner}
     raise ArgumentError(f"A fit of family {type(family).__name__} cannot be saved.")
 

@@ -23,8 +23,8 @@ from lowerbound.joint.terms.impossible import possible
 from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.value import (
     Operand,
+    Outcome,
     Poison,
-    Value,
     add,
     broadcast,
     lift,
@@ -39,8 +39,8 @@ class Constraint:
     """A latent site tied to data by an observed Delta: its value, what it must equal."""
 
     site: str
-    value: Value | Poison
-    observed: Value | Poison
+    value: Outcome
+    observed: Outcome
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Derivation:
     `constants` are the parameters of latent sites that are constants of their factors, by name.
     """
 
-    densities: dict[str, Value | Poison]
+    densities: dict[str, Outcome]
     constraints: tuple[Constraint, ...]
-    constants: dict[str, dict[str, Value | Poison]]
+    constants: dict[str, dict[str, Outcome]]
     masks: dict[str, Operand]
 
 
@@ -84,9 +84,9 @@ def derive(
     ]
     flat = interpret(program.jaxpr, inputs)
     records = jax.tree.unflatten(program.outputs, flat)
-    densities: dict[str, Value | Poison] = {}
+    densities: dict[str, Outcome] = {}
     found: list[Constraint] = []
-    constants: dict[str, dict[str, Value | Poison]] = {}
+    constants: dict[str, dict[str, Outcome]] = {}
     latents = {latent.name for latent in program.latents}
     for name, record in records.items():
         fixed = program.static[name]
@@ -122,7 +122,7 @@ def derive(
     return Derivation(densities, tuple(found), constants, masks)
 
 
-def _value(operand: Operand) -> Value | Poison:
+def _value(operand: Operand) -> Outcome:
     return operand if isinstance(operand, Poison) else lift(operand)
 
 
@@ -131,7 +131,7 @@ def _summed(
     record: Mapping[str, Operand],
     fixed: Mapping[str, Any],
     weight: tuple[int, Array] | None,
-) -> Value | Poison:
+) -> Outcome:
     """Broadcast to the site's batch, apply mask, scale and weight, and sum."""
     batch, event = fixed["batch_shape"], fixed["event_shape"]
     shape = batch + event[: fixed["reinterpreted"]]

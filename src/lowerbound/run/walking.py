@@ -85,20 +85,28 @@ class Walking(Planned[Walk[P]]):
 # Phases: generators that a walk goes through; they yield after every unit, and return an outcome
 
 
-def told(phase: Generator[A, None, R], standing: Callable[[A], B]) -> Generator[B, None, R]:
+class Phase(Generic[A, R]):
+    """A phase that a loop goes through: after its last unit, `outcome` is what it returned."""
+
+    outcome: R
+
+    def __init__(self, units: Generator[A, None, R]) -> None:
+        self.units = units
+
+    def __iter__(self) -> Iterator[A]:
+        self.outcome = yield from self.units
+
+
+def told(units: Generator[A, None, R], standing: Callable[[A], B]) -> Generator[B, None, R]:
     """A phase that yields what it has, told otherwise: as standings."""
-    while True:
-        try:
-            here = next(phase)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        yield standing(here)
+    phase = Phase(units)
+    yield from map(standing, phase)
+    return phase.outcome
 
 
-def ended(phase: Generator[Any, None, R]) -> R:
+def ended(units: Generator[Any, None, R]) -> R:
     """What a phase returns, gone through at one go."""
-    while True:
-        try:
-            next(phase)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    phase = Phase(units)
+    for _ in phase:
+        pass
+    return phase.outcome

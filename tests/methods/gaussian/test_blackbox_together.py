@@ -60,7 +60,7 @@ def test_each_ascent_has_its_own_density():
     assert all(one.state.status == CONVERGED for one in found)
     np.testing.assert_allclose([one.state.loc for one in found], means, atol=1e-7)
     # The sum of log q over the normal densities: log (2 pi).
-    np.testing.assert_allclose([one.elbo for one in found], np.log(2 * np.pi), atol=1e-10)
+    np.testing.assert_allclose([one.state.elbo for one in found], np.log(2 * np.pi), atol=1e-10)
 
 
 def test_threads_are_as_before_after_a_fit():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case, told
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, Words, case, told
 from lowerbound.errors.wording import counted, listed, short
 
 _FORMS = (
@@ -64,14 +64,14 @@ class CorpusError(ArgumentError):
         form.
         """
 
-    @case
-    def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> str:
-        """A dense array holds too many numbers, most of them 0."""
-        return (
-            f"{what} is dense, shape {shape}: {shape[0] * shape[1]:,} numbers.\n"
-            f"Expected at most {most:,}. Convert it to sparse rows: "
-            f"scipy.sparse.csr_array({what}), better where the words are counted."
-        )
+    @told
+    def too_dense(cls, what: str, shape: tuple[int, ...], most: int) -> Words:
+        """{what} is dense, shape {shape}: {entries:,} numbers.
+
+        Expected at most {most:,}. Convert it to sparse rows: scipy.sparse.csr_array({what}), better
+        where the words are counted.
+        """
+        return {"entries": shape[0] * shape[1]}
 
     @told
     def no_documents(cls, what: str) -> None:
@@ -125,14 +125,14 @@ class CorpusError(ArgumentError):
         {what}.check_format() says more.
         """
 
-    @case
-    def masked(cls, what: str, count: int) -> str:
-        """Entries are marked as missing."""
-        return (
-            f"{what} has {counted(count, 'masked entry', 'masked entries')}.\n"
-            "Expected counts. A word that does not occur has count 0: "
-            f"{what}.filled(0), where that is what the mask means."
-        )
+    @told
+    def masked(cls, what: str, count: int) -> Words:
+        """{what} has {entries}.
+
+        Expected counts. A word that does not occur has count 0: {what}.filled(0), where that is
+        what the mask means.
+        """
+        return {"entries": counted(count, "masked entry", "masked entries")}
 
 
 class CorpusTypeError(CorpusError, TypeError):
@@ -170,13 +170,12 @@ class CorpusTypeError(CorpusError, TypeError):
         Expected {like}. Bring every document into the same form.
         """
 
-    @case
-    def of_entry(cls, what: str, document: int, place: int, value: Any, like: str) -> str:
-        """An entry of a document is neither a token nor a pair of word and count."""
-        return (
-            f"Document {document} of {what} holds {short(value)} at place {place}.\n"
-            f"Expected {like}. Drop missing entries, and give all documents the same form."
-        )
+    @told
+    def of_entry(cls, what: str, document: int, place: int, value: Any, like: str) -> None:
+        """Document {document} of {what} holds {value:short} at place {place}.
+
+        Expected {like}. Drop missing entries, and give all documents the same form.
+        """
 
 
 class CountError(CorpusError):

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowerbound.errors.documents.corpora import CorpusError
-from lowerbound.errors.roots import case, told
+from lowerbound.errors.roots import Words, told
 from lowerbound.errors.rows import PathError
-from lowerbound.errors.wording import quoted
 
 
 class CorpusFileError(CorpusError, PathError):
@@ -31,14 +30,15 @@ class CorpusFileError(CorpusError, PathError):
         Expected .npz files alone, or .parquet files alone. Pass a list of the paths to read.
         """
 
-    @case
-    def unreadable(cls, path: str, reason: str) -> str:
-        """A file cannot be read as what its name says."""
-        writer = "scipy.sparse.save_npz" if path.endswith(".npz") else "a writer of Parquet"
-        return (
-            f"{path} cannot be read: {reason}.\n"
-            f"Expected a file written by {writer}. Write it again, or leave it out."
-        )
+    @told
+    def unreadable(cls, path: str, reason: str) -> Words:
+        """{path} cannot be read: {reason}.
+
+        Expected a file written by {writer}. Write it again, or leave it out.
+        """
+        return {
+            "writer": "scipy.sparse.save_npz" if path.endswith(".npz") else "a writer of Parquet"
+        }
 
     @told
     def widths(cls, first: str, expected: int, path: str, found: int) -> None:
@@ -48,14 +48,13 @@ class CorpusFileError(CorpusError, PathError):
         vocabulary.
         """
 
-    @case
-    def no_column(cls, path: str, known: Sequence[str]) -> str:
-        """A Parquet file has no column of words."""
-        return (
-            f"{path} has no column 'words'; its columns are {quoted(known)}.\n"
-            "Expected a column 'words' of lists of strings or of word numbers, and beside it, if "
-            "words are counted, 'counts'. Rename the columns."
-        )
+    @told
+    def no_column(cls, path: str, known: Sequence[str]) -> None:
+        """{path} has no column 'words'; its columns are {known:quoted}.
+
+        Expected a column 'words' of lists of strings or of word numbers, and beside it, if words
+        are counted, 'counts'. Rename the columns.
+        """
 
     @told
     def column_type(cls, path: str, column: str, kind: Any, like: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowerbound.errors.documents.corpora import CorpusError
-from lowerbound.errors.roots import case, told
-from lowerbound.errors.wording import listed
+from lowerbound.errors.roots import Words, case, told
 
 
 class VocabularyError(CorpusError):
@@ -36,14 +35,13 @@ class VocabularyError(CorpusError):
         Expected one column per word in every chunk. Count all of them with one vocabulary.
         """
 
-    @case
-    def identifier(cls, what: str, document: int, found: int, size: int) -> str:
-        """A word number of a bag of words does not exist."""
-        return (
-            f"Document {document} of {what} holds word number {found}; there are {size} words.\n"
-            f"Expected numbers from 0 to {size - 1}. Make the bags of words with the vocabulary "
-            "of the fit."
-        )
+    @told
+    def identifier(cls, what: str, document: int, found: int, size: int) -> Words:
+        """Document {document} of {what} holds word number {found}; there are {size} words.
+
+        Expected numbers from 0 to {last}. Make the bags of words with the vocabulary of the fit.
+        """
+        return {"last": size - 1}
 
     @told
     def negative_identifier(cls, what: str, document: int, found: int) -> None:
@@ -67,13 +65,12 @@ class VocabularyError(CorpusError):
         vocabulary=[...].
         """
 
-    @case
-    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> str:
-        """None of the columns of a data frame is a word of the fit."""
-        return (
-            f"No column of {what} ({listed(columns)}) is a word of the fit ({listed(words)}).\n"
-            "Expected columns named by words. Count the words with the vocabulary of the fit."
-        )
+    @told
+    def no_overlap(cls, what: str, columns: Sequence[str], words: Sequence[str]) -> None:
+        """No column of {what} ({columns:listed}) is a word of the fit ({words:listed}).
+
+        Expected columns named by words. Count the words with the vocabulary of the fit.
+        """
 
     @told
     def duplicate(cls, word: str, first: int, second: int, where: str) -> None:
@@ -82,14 +79,14 @@ class VocabularyError(CorpusError):
         Expected each word once. Merge the two, or rename one.
         """
 
-    @case
-    def numbers(cls, missing: int, size: int) -> str:
-        """The numbers of a mapping are not 0, ..., V - 1."""
-        return (
-            f"vocabulary has {size} words, and none has the number {missing}.\n"
-            f"Expected each number from 0 to {size - 1} once. Number the words anew "
-            "(Dictionary.compactify() in gensim)."
-        )
+    @told
+    def numbers(cls, missing: int, size: int) -> Words:
+        """vocabulary has {size} words, and none has the number {missing}.
+
+        Expected each number from 0 to {last} once. Number the words anew (Dictionary.compactify()
+        in gensim).
+        """
+        return {"last": size - 1}
 
     @told
     def not_a_vocabulary(cls, kind: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from lowerbound.errors.roots import ArgumentError, LowerboundWarning, case, told
-from lowerbound.errors.wording import counted, listed, quoted, short
+from lowerbound.errors.roots import ArgumentError, LowerboundWarning, Words, case, told
+from lowerbound.errors.wording import counted, listed, short
 
 
 class FormulaError(ArgumentError):
@@ -51,14 +51,14 @@ class UnknownColumnError(ArgumentError):
 class ColumnKindError(ArgumentError):
     """A column holds something else than its place in a formula needs."""
 
-    @case
-    def text(cls, column: str, row: int, value: Any, numbers: int, count: int) -> str:
-        """Numbers with text among them."""
-        return (
-            f"Column '{column}' holds text where {numbers} of {count} entries are numbers: row "
-            f"{row} is {short(value)}.\nExpected numbers, or categories. Correct the entry, read "
-            f"it as missing, or write C({column}) for a category of every value."
-        )
+    @told
+    def text(cls, column: str, row: int, value: Any, numbers: int, count: int) -> None:
+        """Column '{column}' holds text where {numbers} of {count} entries are numbers: row {row} is
+        {value:short}.
+
+        Expected numbers, or categories. Correct the entry, read it as missing, or write C({column})
+        for a category of every value.
+        """
 
     @told
     def written(cls, column: str) -> None:
@@ -117,14 +117,16 @@ class NewLevelError(ArgumentError):
 class MissingRowsError(ArgumentError):
     """Missing values leave no row, or are among rows that all have to be predicted."""
 
-    @case
-    def all(cls, columns: Mapping[str, int], rows: int) -> str:
-        """No row is complete."""
-        held = ", ".join(f"{name} {count}" for name, count in columns.items())
-        return (
-            f"None of {counted(rows, 'row', 'rows')} is complete: missing are {held}.\n"
-            "Expected rows in which every column of the formula has a value."
-        )
+    @told
+    def all(cls, columns: Mapping[str, int], rows: int) -> Words:
+        """None of {rows} is complete: missing are {held}.
+
+        Expected rows in which every column of the formula has a value.
+        """
+        return {
+            "held": ", ".join(f"{name} {count}" for name, count in columns.items()),
+            "rows": counted(rows, "row", "rows"),
+        }
 
     @case
     def new(cls, column: str, row: int, count: int) -> str:
@@ -139,29 +141,28 @@ class MissingRowsError(ArgumentError):
 class PriorError(ArgumentError):
     """A prior of a formula is for nothing, or is no distribution that can be written down."""
 
-    @case
-    def unknown(cls, name: str, sites: Sequence[str], kinds: Sequence[str]) -> str:
-        """The formula has no site or kind of this name."""
-        return (
-            f"priors has {name!r}, which is nothing in the formula.\n"
-            f"Expected a site, {', '.join(sites)}, or a kind of site, {quoted(kinds)}."
-        )
+    @told
+    def unknown(cls, name: str, sites: Sequence[str], kinds: Sequence[str]) -> None:
+        """priors has {name!r}, which is nothing in the formula.
 
-    @case
-    def law(cls, name: str, value: Any, why: str) -> str:
-        """It is no distribution with numbers."""
-        return (
-            f"priors has {name!r}: {short(value)}, {why}.\nExpected a NumPyro distribution of one "
-            "number, as a value or as its text: dist.Normal(0.0, 10.0) or 'Normal(0, 10)'."
-        )
+        Expected a site, {sites:joined}, or a kind of site, {kinds:quoted}.
+        """
 
-    @case
-    def correlation(cls, name: str, value: Any) -> str:
-        """A correlation has one number."""
-        return (
-            f"priors has {name!r}: {short(value)}.\nExpected the concentration of LKJCholesky, a "
-            "positive number: 1 for all correlations alike, more for small ones."
-        )
+    @told
+    def law(cls, name: str, value: Any, why: str) -> None:
+        """priors has {name!r}: {value:short}, {why}.
+
+        Expected a NumPyro distribution of one number, as a value or as its text: dist.Normal(0.0,
+        10.0) or 'Normal(0, 10)'.
+        """
+
+    @told
+    def correlation(cls, name: str, value: Any) -> None:
+        """priors has {name!r}: {value:short}.
+
+        Expected the concentration of LKJCholesky, a positive number: 1 for all correlations alike,
+        more for small ones.
+        """
 
 
 class DroppedRowsWarning(LowerboundWarning):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowerbound.errors.roots import ArgumentError, case, told
-from lowerbound.errors.wording import listed, quoted, short
+from lowerbound.errors.wording import quoted
 
 
 class CommandError(ArgumentError):
@@ -46,31 +46,28 @@ class CommandError(ArgumentError):
         Expected a file .csv, .tsv, .parquet, .npz or .json.
         """
 
-    @case
-    def text(cls, column: str, argument: str, row: int, value: Any) -> str:
-        """A column of text for an argument of the model."""
-        return (
-            f"Column '{column}' holds text, {short(value)} in row {row}, and argument '{argument}' "
-            f"takes numbers.\nExpected numbers. Correct the entry, or number the values of the "
-            f"column with --codes {column}."
-        )
+    @told
+    def text(cls, column: str, argument: str, row: int, value: Any) -> None:
+        """Column '{column}' holds text, {value:short} in row {row}, and argument '{argument}' takes
+        numbers.
 
-    @case
-    def unfilled(cls, argument: str, model: str, columns: Sequence[str]) -> str:
-        """An argument of the model is given by nothing."""
-        return (
-            f"Argument '{argument}' of {model} is no column of the data, which has "
-            f"{listed(columns)}.\nExpected --column {argument}=NAME (or NAME,NAME for a matrix), "
-            f"or --arg {argument}=VALUE."
-        )
+        Expected numbers. Correct the entry, or number the values of the column with --codes
+        {column}.
+        """
 
-    @case
-    def unknown(cls, option: str, argument: str, model: str, known: Sequence[str]) -> str:
-        """An option is for an argument that the model does not have."""
-        return (
-            f"{option} is for '{argument}', and {model} has no such argument.\n"
-            f"Expected names among {', '.join(known)}."
-        )
+    @told
+    def unfilled(cls, argument: str, model: str, columns: Sequence[str]) -> None:
+        """Argument '{argument}' of {model} is no column of the data, which has {columns:listed}.
+
+        Expected --column {argument}=NAME (or NAME,NAME for a matrix), or --arg {argument}=VALUE.
+        """
+
+    @told
+    def unknown(cls, option: str, argument: str, model: str, known: Sequence[str]) -> None:
+        """{option} is for '{argument}', and {model} has no such argument.
+
+        Expected names among {known:joined}.
+        """
 
     @told
     def option(cls, option: str, value: str, expected: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Self
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from lowerbound.estimators.programmed import Programmed, count_of, padded
+from lowerbound.estimators.programmed import Restarted, count_of, padded
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.run.method import Rule, one_of
 
@@ -46,15 +47,17 @@ def drawn_components(weights: np.ndarray, random: np.random.Generator) -> np.nda
     return np.asarray(np.minimum(below.sum(axis=1), weights.shape[1] - 1))
 
 
-class Mixture(Programmed, ABC):
+@dataclass(eq=False, repr=False)
+class Mixture(Restarted, ABC):
     """Rows of K components: what holds whatever the distribution of a component is."""
 
-    n_components: int
-    n_init: int
-    weight_concentration_prior_type: str
-    weight_concentration_prior: float | None
-    weights_: np.ndarray
-    n_features_in_: int
+    n_components: int = 1
+    _: KW_ONLY
+    weight_concentration_prior_type: str = PROCESS
+    weight_concentration_prior: float | None = None
+
+    weights_: np.ndarray = field(init=False)
+    n_features_in_: int = field(init=False)
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then the components of the same rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.errors import ArgumentError
-from lowerbound.estimators.mixtures.assigned import PROCESS, Mixture, component_weights
+from lowerbound.estimators.mixtures.assigned import Mixture, component_weights
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior
 
 KINDS: Final = ("gaussian", "poisson", "bernoulli", "categorical")
@@ -59,7 +59,7 @@ def _levels(kind: str) -> int:
     return int(kind.removeprefix("categorical"))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ExponentialFamilyMixture(Mixture):
     """K components, and in each of them independent columns, whatever these are.
 
@@ -81,15 +81,7 @@ class ExponentialFamilyMixture(Mixture):
     array([ 3., 23.])
     """
 
-    n_components: int = 1
-    _: KW_ONLY
     families: Any = "gaussian"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    n_init: int = 1
-    weight_concentration_prior_type: str = PROCESS
-    weight_concentration_prior: float | None = None
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jax
@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 
 from lowerbound.estimators.mixtures.assigned import drawn_components
 from lowerbound.estimators.mixtures.gaussian_mixture import ComponentPrior
-from lowerbound.estimators.programmed import Programmed, padded
+from lowerbound.estimators.programmed import Restarted, padded
 from lowerbound.run.method import is_count, is_size
 
 MOST = 4096  # combinations: each row has a probability of every one
@@ -51,8 +51,8 @@ def combinations(M: int, K: int) -> np.ndarray:
     return np.indices((K,) * M).reshape(M, -1)
 
 
-@dataclass(eq=False, repr=False)
-class FactorialMixture(Programmed):
+@dataclass(eq=False, repr=False, kw_only=True)
+class FactorialMixture(Restarted):
     """Rows with a value of each of several factors, whose means add up; noise is independent.
 
     x_n ~ Normal(mean + sum_m mu_m[z_nm], 1 / tau), with z_nm ~ Categorical(pi_m): n_factors times
@@ -79,14 +79,9 @@ class FactorialMixture(Programmed):
     (5, 2, 2)
     """
 
-    n_components: int = 2
-    _: KW_ONLY
     n_factors: int = 2
-    tol: float = 1e-3
-    max_iter: int = 1000
     n_init: int = 10
     weight_concentration_prior: float = 1.0
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the factors from rows X (n, D)."""

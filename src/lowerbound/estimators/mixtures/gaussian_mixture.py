@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.errors import ArgumentError, SettingError
-from lowerbound.estimators.mixtures.assigned import PROCESS, Mixture, component_weights
+from lowerbound.estimators.mixtures.assigned import Mixture, component_weights
 from lowerbound.run.method import Settings, one_of
 
 Prior = dict[str, np.ndarray]
@@ -171,7 +171,7 @@ def _covariance(X: Any) -> np.ndarray:
 # The estimator
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianMixture(Mixture):
     """K Gaussian components by coordinate ascent (alg:gmm-cavi), with conjugate priors.
 
@@ -195,16 +195,8 @@ class GaussianMixture(Mixture):
     (90, 3)
     """
 
-    n_components: int = 1
-    _: KW_ONLY
     covariance_type: str = "full"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    n_init: int = 1
-    weight_concentration_prior_type: str = PROCESS
-    weight_concentration_prior: float | None = None
     prior: ComponentPrior | None = None
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components from rows X (n, D)."""

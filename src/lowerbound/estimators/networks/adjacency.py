@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from lowerbound.errors import ArgumentError
-from lowerbound.estimators.programmed import Programmed
+from lowerbound.estimators.programmed import Restarted
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.run.method import Rule, one_of
 
@@ -52,18 +52,18 @@ class Links:
         return float(self.values[self.known].mean()) if self.known.any() else 0.0
 
 
-class Network(Programmed, ABC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Network(Restarted, ABC):
     """A model of an adjacency matrix (n, n), whose nodes have blocks."""
 
-    n_components: int
-    directed: bool
-    likelihood: str
-    n_init: int
-    memberships_: np.ndarray
-    labels_: np.ndarray
-    densities_: np.ndarray
-    _likelihood: str  # as fitted: settings may have changed since
-    _directed: bool
+    directed: bool = False
+    likelihood: str = "bernoulli"
+
+    memberships_: np.ndarray = field(init=False)
+    labels_: np.ndarray = field(init=False)
+    densities_: np.ndarray = field(init=False)
+    _likelihood: str = field(init=False)  # as fitted: settings may have changed since
+    _directed: bool = field(init=False)
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def blocks(
         numpyro.sample("links", link.mask(known), obs=links)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class StochasticBlockModel(Network):
     """Nodes in K blocks; the probability of a link depends on the blocks of its two ends.
 
@@ -55,14 +55,7 @@ class StochasticBlockModel(Network):
     array([ True])
     """
 
-    n_components: int = 2
-    _: KW_ONLY
-    directed: bool = False
-    likelihood: str = "bernoulli"
-    tol: float = 1e-3
-    max_iter: int = 1000
     n_init: int = 5
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the blocks from an adjacency matrix X (n, n)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -64,7 +64,7 @@ def newcomers(
             numpyro.sample("links", link.mask(known), obs=links)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MixedMembershipBlockModel(Network):
     """Nodes with a share theta_i in each of K blocks; in each pair both ends choose one.
 
@@ -86,15 +86,8 @@ class MixedMembershipBlockModel(Network):
     True
     """
 
-    n_components: int = 2
-    _: KW_ONLY
-    directed: bool = False
-    likelihood: str = "bernoulli"
     membership_prior: float | None = None
-    tol: float = 1e-3
-    max_iter: int = 1000
     n_init: int = 3
-    random_state: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the blocks from an adjacency matrix X (n, n)."""

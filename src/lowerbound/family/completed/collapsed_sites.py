@@ -147,26 +147,21 @@ class Collapsed(Completed):
     """A density q(theta) of some sites, and exact factors of the others given these."""
 
     inner: Variational
-    collapse: Collapse
-
-    @property
-    def elimination(self) -> Collapse:
-        """The program and its sites z."""
-        return self.collapse
+    elimination: Collapse
 
     def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of a site of z: those given theta, averaged over theta."""
         naturals = self._naturals(parameters, MOST_NUMBERS)
-        return Averaged(self.collapse.family).moments(naturals, site)
+        return Averaged(self.elimination.family).moments(naturals, site)
 
     def own_marginal(self, parameters: Parameters, site: str) -> Distribution:
         """The marginal density of a site of z: a mixture over draws of theta."""
         naturals = self._naturals(parameters, MOST_MIXED)
-        return Averaged(self.collapse.family).marginal(naturals, site)
+        return Averaged(self.elimination.family).marginal(naturals, site)
 
     def completed(self, theta: Values, key: Array, count: int) -> dict[str, Array]:
         """So many draws of all sites, given those of theta: by NumPy, where it has such laws."""
-        naturals, family = self._given(theta), self.collapse.family
+        naturals, family = self._given(theta), self.elimination.family
         wide = [replace(one, batch_shape=(count, *one.batch_shape)) for one in family.families]
         packed = all_drawn(wide, naturals, 1, words(key))
         if packed is None:
@@ -174,12 +169,12 @@ class Collapsed(Completed):
         drawn = dict(theta)
         for block, values in zip(family.blocks, packed, strict=True):
             drawn |= block.unpack({name: array[0] for name, array in values.items()})
-        return {name: drawn[name] for name in self.collapse.model.latent}
+        return {name: drawn[name] for name in self.elimination.model.latent}
 
     def _naturals(self, parameters: Parameters, most: int) -> Naturals:
         """The natural parameters of z at draws of theta, stacked in front: about `most` numbers."""
-        latent = self.collapse.model.latent
-        numbers = sum(2 * math.prod(latent[name].shape) for name in self.collapse.names)
+        latent = self.elimination.model.latent
+        numbers = sum(2 * math.prod(latent[name].shape) for name in self.elimination.names)
         count = int(np.clip(most // numbers, FEWEST, DRAWS)) // BATCH * BATCH
         return self._given(self.inner.sample(parameters, jax.random.key(0), (count,)))
 

@@ -36,11 +36,7 @@ class Completed(ABC):
     """
 
     inner: Variational
-
-    @property
-    @abstractmethod
-    def elimination(self) -> Elimination:
-        """The program and its sites z."""
+    elimination: Elimination  # the program and its sites z
 
     @abstractmethod
     def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:

@@ -25,16 +25,11 @@ class Summed(Completed):
     """A density q(theta) of the continuous sites, and p(z | x, theta) of the discrete ones."""
 
     inner: Variational
-    summation: Summation
-
-    @property
-    def elimination(self) -> Summation:
-        """The sums over discrete sites."""
-        return self.summation
+    elimination: Summation
 
     def own_moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of a discrete site, elementwise."""
-        values = jnp.asarray(self.summation.model.latent[site].support_values)
+        values = jnp.asarray(self.elimination.model.latent[site].support_values)
         probabilities = self._probabilities(parameters)[site]
         mean = probabilities @ values
         return mean, probabilities @ values**2 - mean**2
@@ -45,14 +40,15 @@ class Summed(Completed):
 
     def _probabilities(self, parameters: Parameters) -> dict[str, Array]:
         """E_q[p(z = k | x, theta)] of every entry of the discrete sites."""
-        if len(self.summation.names) == len(self.summation.model.latent):  # nothing else is latent
+        summation = self.elimination
+        if len(summation.names) == len(summation.model.latent):  # nothing else is latent
 
             def exactly(weights: Conditionals, theta: Values, data: Values) -> Values:
-                return self.summation.probabilities(weights(theta, data))
+                return summation.probabilities(weights(theta, data))
 
             alone: Values = self.run("probabilities", exactly, {})
             return alone
-        numbers = sum(math.prod(g.table) for g in self.summation.groups)
+        numbers = sum(math.prod(g.table) for g in summation.groups)
         draws = int(max(FEWEST, min(DRAWS, MOST_NUMBERS // numbers)))
         theta = self.inner.sample(parameters, jax.random.key(0), (draws // BATCH * BATCH,))
         with jax.enable_x64(True):
@@ -62,7 +58,7 @@ class Summed(Completed):
 
         def average(weights: Conditionals, theta: Values, data: Values) -> Values:
             def one(theta: Values) -> Values:
-                return self.summation.probabilities(weights(theta, data))
+                return summation.probabilities(weights(theta, data))
 
             def add(total: Values, theta: Values) -> tuple[Values, None]:
                 found = mapped(one, theta, what="one draw")

@@ -188,6 +188,7 @@ class MultivariateNormal(Joined):
 
     kind: ClassVar[str] = "gaussian"
     name: ClassVar[str] = "MultivariateNormal"
+    is_vector: ClassVar[bool] = True
     statistic_names: ClassVar[tuple[str, ...]] = ("x", "xx")
 
     @classmethod
@@ -201,11 +202,6 @@ class MultivariateNormal(Joined):
         if not group.full or scale is not None:
             return None
         return Block(0, cls, group.layouts, group.batch_shape, {"dim": group.dimension})
-
-    @classmethod
-    def raveled(cls, static: Mapping[str, Any]) -> bool:
-        """Always."""
-        return True
 
     @classmethod
     def symmetric(cls, static: Mapping[str, Any]) -> tuple[str, ...]:

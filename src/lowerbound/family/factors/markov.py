@@ -54,6 +54,7 @@ class MarkovChain(ExponentialFamily):
     name: ClassVar[str] = "Markov chain"
     domains: ClassVar = (DISCRETE,)
     atoms: ClassVar = {"indicator": "indicator"}
+    is_vector: ClassVar[bool] = True
     alone: ClassVar[bool] = False
     enumerable: ClassVar[bool] = True
     along: ClassVar[bool] = True
@@ -68,11 +69,6 @@ class MarkovChain(ExponentialFamily):
         """Discrete elements, each of which meets the one before it and the one after it alone."""
         static = {"length": path.length, "dim": path.values}
         return Block(0, cls, path.layouts, path.batch_shape, static)
-
-    @classmethod
-    def raveled(cls, static: Mapping[str, Any]) -> bool:
-        """A path is one vector of states."""
-        return True
 
     @classmethod
     def read(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 from jax import Array
 
-from lowerbound.joint.terms.indices import Index, Label, index_key, labels_of
+from lowerbound.joint.terms.indices import Index, Label, index_key, labels_along
 from lowerbound.joint.terms.labelled import Atom, Factor, Term
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def private_labels(term: Term, factors: Sequence[Factor[Atom]]) -> set[Label]:
     mine: set[Label] = set()
     others: set[Label] = set()
     for factor in term.factors:
-        found = {label for i in factor.index for label in labels_of(i)}
+        found = set(labels_along(factor.index))
         if id(factor) in inside:
             mine |= found
         else:

@@ -13,7 +13,7 @@ from lowerbound.joint.blocks.kind import FAMILIES, Observed, Restriction
 from lowerbound.joint.derive import Constraint
 from lowerbound.joint.latents import Latent
 from lowerbound.joint.terms.domain import REAL
-from lowerbound.joint.terms.indices import Array, align, as_array, is_static, labels_of, unique
+from lowerbound.joint.terms.indices import Array, align, as_array, is_static, labels_along
 from lowerbound.joint.terms.labelled import Constant, Factor, Term
 from lowerbound.joint.terms.normal import fuse
 from lowerbound.joint.terms.products import normal_form
@@ -81,7 +81,7 @@ def _first_pair(term: Term, latents: Mapping[str, Latent]) -> tuple[int, int] | 
 def _split(term: Term, a: int, b: int) -> tuple[Term, Term | None]:
     first, second = term.latents[a], term.latents[b]
     one, two = first.own, second.own
-    labels = tuple(unique(labels_of(i) for i in (*one, *two)))
+    labels = tuple(labels_along((*one, *two)))
     equal: Array = np.ones((), bool)
     for i, j in zip(one, two, strict=True):
         left, right = (align(*as_array(x), labels) for x in (i, j))

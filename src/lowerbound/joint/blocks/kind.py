@@ -100,6 +100,7 @@ class Kind:
     atoms: ClassVar[Mapping[str | tuple[str, float], str]] = MappingProxyType({})
     formula: ClassVar[str] = "{z}"  # the statistics in words, of a site z
     value: ClassVar[str] = "z"  # what its value is called among those that it draws
+    is_vector: ClassVar[bool] = False  # its sites are raveled into one vector per copy
     alone: ClassVar[bool] = True  # it takes single sites; others need more sites, or data
     located: ClassVar[bool] = False  # its values may be measured from an origin (`translated`)
     enumerable: ClassVar[bool] = False  # a table over few values, with the statistic "indicator"
@@ -173,7 +174,7 @@ class Kind:
     @classmethod
     def raveled(cls, static: Mapping[str, Any]) -> bool:
         """Whether the sites are raveled into one vector per copy."""
-        return False
+        return cls.is_vector
 
     # -- terms ------------------------------------------------------------------------------------
 

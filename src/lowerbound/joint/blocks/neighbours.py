@@ -27,9 +27,8 @@ from lowerbound.joint.terms.indices import (
     gathered,
     index_key,
     is_static,
-    labels_of,
+    labels_along,
     take,
-    unique,
 )
 from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, substitute
 
@@ -40,7 +39,7 @@ Pair = tuple[Factor[Atom], Factor[Atom]]
 
 def neighbouring(one: Index, two: Index) -> tuple[np.ndarray, tuple[Label, ...], bool] | None:
     """The earlier positions of pairs that are all one step apart, and whether `one` has them."""
-    labels = tuple(unique(map(labels_of, (one, two))))
+    labels = tuple(labels_along((one, two)))
     arrays = [as_array(index) for index in (one, two)]
     if not all(is_static(array) for array, _ in arrays):
         return None
@@ -97,7 +96,7 @@ def _plain(term: Term, latents: Mapping[str, Latent]) -> Term:
     """Index expressions by the labels along which they vary, and no constants of ones."""
     constants = []
     for factor in term.constants:
-        array, labels = factor.atom.array, tuple(unique(map(labels_of, factor.index)))
+        array, labels = factor.atom.array, tuple(labels_along(factor.index))
         if is_static(array) and all(is_static(as_array(i)[0]) for i in factor.index):
             read, labels = take(array, factor.index)
             if (np.asarray(read) == 1.0).all():

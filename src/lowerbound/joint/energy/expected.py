@@ -18,7 +18,7 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Read
 from lowerbound.joint.energy.summands import Slot, Statistics, Summand, filled
-from lowerbound.joint.terms.indices import Gather, Index, Label, align, labels_of, take, unique
+from lowerbound.joint.terms.indices import Gather, Index, Label, align, labels_read, take, unique
 
 Expected = tuple[JaxArray, ...]  # coefficient arrays, sums over rows
 
@@ -72,7 +72,7 @@ def reduction(rows: Sequence[Summand], local: frozenset[int], first: int) -> Red
         plain = {i for read in renamed for i in read.index if isinstance(i, Label)}
         own = _own_labels(summand, local) | {l for g in mapping.values() for l in g.labels}
         # Labels that only global statistics carry are left to them.
-        order = unique(labels_of(i) for read in renamed for i in read.index)
+        order = labels_read(renamed)
         output = tuple(l for l in order if l in plain and (l in own or l in mapping))
         constants = ((first + number, output),)
         summands.append(Summand(summand.site, summand.coefficient, constants, tuple(renamed)))
@@ -88,10 +88,7 @@ def _identity(array: Any) -> object:
 def _own_labels(summand: Summand, local: frozenset[int]) -> set[Label]:
     """The labels of constants and of local statistics."""
     labels = {label for _, span in summand.constants for label in span}
-    for read in summand.reads:
-        if read.block in local:
-            labels |= {label for i in read.index for label in labels_of(i)}
-    return labels
+    return labels.union(labels_read(read for read in summand.reads if read.block in local))
 
 
 def _coefficients(

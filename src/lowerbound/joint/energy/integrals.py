@@ -32,7 +32,7 @@ from lowerbound.joint.energy.summands import (
 )
 from lowerbound.joint.terms.expression import Tree, is_smooth, spread
 from lowerbound.joint.terms.expression import evaluate as evaluate_tree
-from lowerbound.joint.terms.indices import Label, align, labels_of
+from lowerbound.joint.terms.indices import Label, align, labels_read
 from lowerbound.joint.terms.labelled import Atom, Factor, Term
 from lowerbound.joint.terms.value import times
 
@@ -164,7 +164,7 @@ def _centred(statistics: Mapping[str, Array]) -> dict[str, Array]:
 
 def _labels(summand: Summand) -> set[Label]:
     found = {label for _, span in summand.constants for label in span}
-    return found | {l for r in summand.reads for i in r.index for l in labels_of(i)}
+    return found.union(labels_read(summand.reads))
 
 
 def squares(projection: Projection) -> list[Term]:
@@ -189,7 +189,7 @@ def build(
         found = []
         for term in terms:
             reads = reads_of(Entry("", term), owner)
-            labels = kept | {l for r in reads for i in r.index for l in labels_of(i)}
+            labels = kept.union(labels_read(reads))
             found.append(Moment(term.coefficient, compressed(term, labels), reads))
         return found
 

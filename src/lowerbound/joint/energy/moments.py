@@ -26,7 +26,7 @@ from lowerbound.joint.terms.indices import (
     align,
     as_array,
     is_static,
-    labels_of,
+    labels_along,
 )
 
 MOST_PRODUCTS = 20_000_000  # of entries, which are read at once
@@ -76,7 +76,7 @@ def _reads_entry(moment: Moment, labels: tuple[Label, ...], block: Block) -> boo
     if not block.is_vector or len(moment.reads) != 1:
         return False
     (read,) = moment.reads
-    used = {label for index in read.index for label in labels_of(index)}
+    used = set(labels_along(read.index))
     used |= {label for _, span in moment.constants for label in span}
     return read.block == block.number and used <= set(labels)
 

@@ -19,18 +19,9 @@ from jax import Array as JaxArray
 
 from lowerbound.joint.blocks.block import Block, Entry, Read, private_labels
 from lowerbound.joint.energy.alike import Product, in_one
+from lowerbound.joint.terms import indices
 from lowerbound.joint.terms.expression import array_key
-from lowerbound.joint.terms.indices import (
-    Array,
-    Gather,
-    Index,
-    Label,
-    align,
-    is_static,
-    labels_of,
-    take,
-    unique,
-)
+from lowerbound.joint.terms.indices import Array, Gather, Index, Label
 from lowerbound.joint.terms.labelled import Term
 from lowerbound.joint.terms.numbered import Numbered
 from lowerbound.joint.terms.value import contract
@@ -180,10 +171,10 @@ def _stored(product: Product, store: Store) -> Summand:
 
 def _merged(group: list[tuple[Entry, list[Read]]]) -> list[Product]:
     (first, reads), *others = group
-    labels = unique(labels_of(i) for r in reads for i in r.index)
+    labels = indices.labels_read(reads)
     parts = [compressed(first.term, set(labels))]
     for entry, own in others:
-        theirs = unique(labels_of(i) for r in own for i in r.index)
+        theirs = indices.labels_read(own)
         rename = dict(zip(theirs, labels, strict=True))
         left = compressed(entry.term, set(theirs))
         parts.append([(array, tuple(rename[label] for label in span)) for array, span in left])
@@ -200,8 +191,8 @@ def _merged(group: list[tuple[Entry, list[Read]]]) -> list[Product]:
         total: Array = np.zeros(())
         for i in merge:
             array, span = parts[i][0] if parts[i] else (np.ones(()), ())
-            total = total + coefficients[i] * align(array, span, order)
-        known = not np.ndim(total) and is_static(total)
+            total = total + coefficients[i] * indices.align(array, span, order)
+        known = not np.ndim(total) and indices.is_static(total)
         coefficient = float(total) if known else 1.0
         constants = () if known else ((total, order),)
         products.append(Product(first.site, coefficient, constants, tuple(reads)))
@@ -215,7 +206,7 @@ def stored_read(read: Read, store: Store) -> Read:
     """The read with traced index arrays replaced by their slots."""
     index = tuple(
         Gather(Slot(store.put(i.array)), i.labels)  # type: ignore[arg-type]
-        if isinstance(i, Gather) and not is_static(i.array)
+        if isinstance(i, Gather) and not indices.is_static(i.array)
         else i
         for i in read.index
     )
@@ -224,9 +215,7 @@ def stored_read(read: Read, store: Store) -> Read:
 
 def compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, ...]]]:
     """Constants with the labels that only they carry summed out, and no outer product formed."""
-    parts = [
-        ([factor], set(unique(labels_of(i) for i in factor.index))) for factor in term.constants
-    ]
+    parts = [([factor], set(indices.labels_read([factor]))) for factor in term.constants]
     joined = True
     while joined:  # factors that share a label to be summed go into one contraction
         joined = False
@@ -241,11 +230,7 @@ def compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, .
                 break
     arrays: list[tuple[Array, tuple[Label, ...]]] = []
     for factors, span in parts:
-        output = tuple(
-            label
-            for label in unique(labels_of(i) for f in factors for i in f.index)
-            if label in kept and label in span
-        )
+        output = tuple(l for l in indices.labels_read(factors) if l in kept and l in span)
         arrays.append((contract(factors, output), output))
     arrays.sort(key=lambda part: -len(part[1]))
     nested: list[tuple[Array, tuple[Label, ...]]] = []
@@ -254,7 +239,8 @@ def compressed(term: Term, kept: set[Label]) -> list[tuple[Array, tuple[Label, .
             union = (*wide, *(label for label in labels if label not in wide))
             small = math.prod(label.size for label in union) <= SMALL_PRODUCT
             if len(union) == len(wide) or (small and set(labels) & set(wide)):
-                nested[number] = (align(other, wide, union) * align(array, labels, union), union)
+                wider = indices.align(other, wide, union) * indices.align(array, labels, union)
+                nested[number] = (wider, union)
                 break
         else:
             nested.append((array, labels))
@@ -295,7 +281,7 @@ def evaluate(
         if all(isinstance(i, Label) for i in read.index):
             place(array, read.index)  # type: ignore[arg-type]
             continue
-        place(*take(array, filled(read, arrays)))
+        place(*indices.take(array, filled(read, arrays)))
     if not flat:
         return jnp.asarray(summand.coefficient)
     onto = [number[label] for label in output if label in number]

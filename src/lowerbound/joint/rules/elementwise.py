@@ -19,9 +19,8 @@ from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.indices import Array, is_static
 from lowerbound.joint.terms.labelled import Factor, Term
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
-from lowerbound.joint.terms.value import Operand, Poison, Value, add, lift, times
+from lowerbound.joint.terms.value import Operand, Outcome, Poison, Value, add, lift, times
 
-Outcome = Value | Poison
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 

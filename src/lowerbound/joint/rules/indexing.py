@@ -13,9 +13,7 @@ from lowerbound.joint.rules.structural import reindexed, slice_axis
 from lowerbound.joint.terms.indicators import close, expose
 from lowerbound.joint.terms.indices import Gather, Index, Label, gathered, is_static, position
 from lowerbound.joint.terms.labelled import Atom, Factor, substitute
-from lowerbound.joint.terms.value import Operand, Poison, Value, dense, lift, poisoned
-
-Outcome = Value | Poison
+from lowerbound.joint.terms.value import Operand, Outcome, Value, dense, lift, poisoned
 
 
 def gather(

@@ -25,6 +25,7 @@ from lowerbound.joint.rules.scans import Scan
 from lowerbound.joint.terms.impossible import holds_infinity, is_finite, possible
 from lowerbound.joint.terms.value import (
     Operand,
+    Outcome,
     Poison,
     Value,
     add,
@@ -72,7 +73,7 @@ class _Interpreter:
         if name == "cond" and isinstance(inputs[0], np.ndarray):  # the branch is known
             return self.call(equation, equation.params["branches"][int(inputs[0])], inputs[1:])
         shapes = [v.aval.shape for v in equation.outvars]
-        if all(not isinstance(o, Value | Poison) for o in inputs):
+        if all(not isinstance(o, Outcome) for o in inputs):
             return self.constant(equation, inputs)
         if name == "select_n" and (number := elementwise.number_in(inputs[0])) is not None:
             return [add(inputs[1 + int(number)], 0.0)]  # whatever the others are
@@ -111,7 +112,7 @@ class _Interpreter:
             outcome = known(*inputs)
             if not isinstance(outcome, Poison):  # else say which operation inside it fails
                 return [outcome]
-        if all(not isinstance(o, Value | Poison) for o in inputs) and not jaxpr.eqns:
+        if all(not isinstance(o, Outcome) for o in inputs) and not jaxpr.eqns:
             return self.run(jaxpr, consts, inputs)
         outputs = self.run(jaxpr, consts, inputs)
         if first_poison(inputs) is not None or first_poison(outputs) is None:

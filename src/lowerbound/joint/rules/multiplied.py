@@ -11,9 +11,8 @@ from jax import lax
 
 from lowerbound.joint.rules.structural import concatenate, poisoned_shape, reshape, slice_axis
 from lowerbound.joint.terms.monomials import monomial, with_atom, without_complements
-from lowerbound.joint.terms.value import Operand, Poison, Value, full, lift, times
+from lowerbound.joint.terms.value import Operand, Outcome, Poison, Value, full, lift, times
 
-Outcome = Value | Poison
 MOST_TERMS = 64  # of a product that is multiplied out
 MOST_FACTORS = 256  # along the axis
 

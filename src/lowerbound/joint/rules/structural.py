@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.joint.terms import value as values
 from lowerbound.joint.terms.indicators import close, expose
 from lowerbound.joint.terms.indices import (
     Array,
@@ -22,20 +23,7 @@ from lowerbound.joint.terms.indices import (
     position,
 )
 from lowerbound.joint.terms.labelled import substitute
-from lowerbound.joint.terms.value import (
-    Operand,
-    Poison,
-    Value,
-    add,
-    constant,
-    dense,
-    lift,
-    poisoned,
-    times,
-    total,
-)
-
-Outcome = Value | Poison
+from lowerbound.joint.terms.value import Operand, Outcome, Poison, Value, lift
 
 
 def reindexed(
@@ -203,9 +191,9 @@ def concatenate(*operands: Operand, dimension: int, aval: Any, **_: Any) -> Outc
         stretched = slice_axis(value, dimension, np.clip(where - start, 0, size - 1))
         mask = ((where >= start) & (where < start + size)).astype(float)
         shape = [length if d == dimension else 1 for d in range(len(aval.shape))]
-        pieces.append(times(mask.reshape(shape), stretched))
+        pieces.append(values.times(mask.reshape(shape), stretched))
         start += size
-    return add(*pieces)
+    return values.add(*pieces)
 
 
 def _stack(*operands: Operand, axis: int, aval: Any, **_: Any) -> Outcome:
@@ -228,7 +216,7 @@ def _pad(operand: Operand, fill: Operand, *, padding_config: Any, **_: Any) -> O
     value: Outcome = lift(operand)
     for axis, (low, high, interior) in enumerate(padding_config):
         if interior or low < 0 or high < 0:
-            return poisoned("pad", "only plain padding has a rule", value)
+            return values.poisoned("pad", "only plain padding has a rule", value)
         shape = list(value.shape)
         sides = []
         for count in (low, high):
@@ -259,8 +247,8 @@ def dot_general(a: Operand, b: Operand, *, dimension_numbers: Any, **_: Any) -> 
     wide = [*range(nb), *range(nb, nb + na), *range(nb + na + nf, nb + na + nf + nc)]
     tall = [*range(nb), *range(nb + na, nb + na + nf + nc)]
     rank = nb + na + nf + nc
-    product = times(_spread(left, wide, rank), _spread(right, tall, rank))
-    return total(product, range(rank - nc, rank))
+    product = values.times(_spread(left, wide, rank), _spread(right, tall, rank))
+    return values.total(product, range(rank - nc, rank))
 
 
 def _spread(value: Value, dims: Sequence[int], rank: int) -> Value:
@@ -284,7 +272,7 @@ def _cumsum(operand: Operand, *, axis: int, reverse: bool, **_: Any) -> Outcome:
 
 
 def _reduce_sum(operand: Operand, *, axes: tuple[int, ...], **_: Any) -> Outcome:
-    return total(operand, axes)
+    return values.total(operand, axes)
 
 
 def _constant_only(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:
@@ -297,7 +285,7 @@ def _constant_only(name: str, function: Callable[..., Any]) -> Callable[..., Out
             return poisoned_shape(name, aval.shape, value)
         indicators, (opened,) = exposed
         kept = [d for d in range(len(opened.shape)) if d not in axes]
-        array, labels = dense(opened)
+        array, labels = values.dense(opened)
         reduce = tuple(
             i for i, label in enumerate(labels) if label in [opened.axes[d] for d in axes]
         )
@@ -307,7 +295,7 @@ def _constant_only(name: str, function: Callable[..., Any]) -> Callable[..., Out
         result = function(array, axis=reduce)
         left = tuple(label for i, label in enumerate(labels) if i not in reduce)
         like = Value(tuple(opened.shape[d] for d in kept), tuple(opened.axes[d] for d in kept), ())
-        return close(indicators, constant(result, left, like))
+        return close(indicators, values.constant(result, left, like))
 
     return rule
 
@@ -324,7 +312,8 @@ def _first(function: Callable[..., Array], array: Array, axis: tuple[int, ...]) 
 def poisoned_shape(name: str, shape: tuple[int, ...], value: Value) -> Poison:
     """The poison of a reduction, whose result has another shape than its operand."""
     return replace(
-        poisoned(name, f"{name} of a latent value has no closed form here", value), shape=shape
+        values.poisoned(name, f"{name} of a latent value has no closed form here", value),
+        shape=shape,
     )
 
 

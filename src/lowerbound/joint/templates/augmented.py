@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax.numpy as jnp
 
 from lowerbound.joint.templates.special_values import log_factorial, log_gamma, pick
-from lowerbound.joint.templates.template import Template, fields
+from lowerbound.joint.templates.template import Template
 from lowerbound.joint.terms.indices import Array
 from lowerbound.joint.terms.monomials import exponential, logarithm, power
 from lowerbound.joint.terms.value import Operand, add, shape_of, times, total
@@ -123,16 +123,14 @@ def _allocated(x: Operand, rate: Operand) -> Operand:
 
 AUGMENTED: Final[dict[str, Template]] = {
     # Densities relative to the law itself, which the factor has as its base measure.
-    "PolyaGamma": Template(
-        fields("total_count"), lambda x, total_count: 0.0, constants=(("total_count", "total"),)
-    ),
-    "LevyWeight": Template(lambda d: {}, lambda x: 0.0),
-    "Offset": Template(lambda d: {}, lambda x: 0.0),
-    "FlatGamma": Template(fields("concentration"), _flat_gamma),
-    "Allocated": Template(fields("rate"), _allocated),
+    "PolyaGamma": Template.named(lambda x, total_count: 0.0, constants=(("total_count", "total"),)),
+    "LevyWeight": Template.named(lambda x: 0.0),
+    "Offset": Template.named(lambda x: 0.0),
+    "FlatGamma": Template.named(_flat_gamma),
+    "Allocated": Template.named(_allocated),
     "LogitsGivenWeight": Template(_logits_parameters, _logits_given_weight),
-    "LaplaceGivenWeight": Template(fields("loc", "scale", "weight"), _laplace_given_weight),
-    "RootInverseGamma": Template(fields("concentration", "rate"), _root_inverse_gamma),
+    "LaplaceGivenWeight": Template.named(_laplace_given_weight),
+    "RootInverseGamma": Template.named(_root_inverse_gamma),
     "SoftmaxGivenWeights": Template(_bouchard_parameters, _softmax_given_weights),
     "SoftmaxGivenRate": Template(
         lambda d: {**_softmax_parameters(d), "rate": d.rate}, _softmax_given_rate

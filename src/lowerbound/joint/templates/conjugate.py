@@ -24,7 +24,7 @@ from lowerbound.joint.templates.special_values import (
     transposed,
     x_log,
 )
-from lowerbound.joint.templates.template import LOG_TWO_PI, Template, fields
+from lowerbound.joint.templates.template import LOG_TWO_PI, Template
 from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.indices import Array, is_static
 from lowerbound.joint.terms.matrices import inverse, log_determinant
@@ -227,32 +227,32 @@ def _uniform(x: Operand, low: Operand, high: Operand) -> Operand:
 
 
 CONJUGATE: Final[dict[str, Template]] = {
-    "Normal": Template(fields("loc", "scale"), _normal),
-    "LogNormal": Template(fields("loc", "scale"), _log_normal),
-    "HalfNormal": Template(fields("scale"), _half_normal),
+    "Normal": Template.named(_normal),
+    "LogNormal": Template.named(_log_normal),
+    "HalfNormal": Template.named(_half_normal),
     "MultivariateNormal": Template(_multivariate_parameters, _multivariate_normal),
-    "Gamma": Template(fields("concentration", "rate"), _gamma),
-    "Chi2": Template(fields("concentration", "rate"), _gamma),
+    "Gamma": Template.named(_gamma),
+    "Chi2": Template.named(_gamma),
     "InverseGamma": Template(
         lambda d: {"concentration": d.base_dist.concentration, "rate": d.base_dist.rate},
         _inverse_gamma,
     ),
-    "Exponential": Template(fields("rate"), _exponential),
-    "Beta": Template(fields("concentration1", "concentration0"), beta),
-    "Dirichlet": Template(fields("concentration"), _dirichlet),
-    "Wishart": Template(fields("concentration", "rate_matrix"), _wishart),
-    "InverseWishart": Template(fields("concentration", "scale_matrix"), _inverse_wishart),
-    "BernoulliProbs": Template(fields("probs"), _bernoulli),
-    "BernoulliLogits": Template(fields("logits"), _bernoulli_logits),
-    "BinomialProbs": Template(fields("probs", "total_count"), _binomial),
-    "BinomialLogits": Template(fields("logits", "total_count"), _binomial_logits),
-    "CategoricalProbs": Template(fields("probs"), _categorical),
-    "CategoricalLogits": Template(fields("logits"), _categorical_logits),
-    "MultinomialProbs": Template(fields("probs", "total_count"), _multinomial),
-    "MultinomialLogits": Template(fields("logits", "total_count"), _multinomial_logits),
-    "Poisson": Template(fields("rate"), _poisson),
-    "GeometricProbs": Template(fields("probs"), _geometric),
-    "Uniform": Template(fields("low", "high"), _uniform),
-    "Unit": Template(fields("log_factor"), lambda x, log_factor: log_factor),
-    "ImproperUniform": Template(lambda d: {}, lambda x: 0.0),
+    "Exponential": Template.named(_exponential),
+    "Beta": Template.named(beta),
+    "Dirichlet": Template.named(_dirichlet),
+    "Wishart": Template.named(_wishart),
+    "InverseWishart": Template.named(_inverse_wishart),
+    "BernoulliProbs": Template.named(_bernoulli),
+    "BernoulliLogits": Template.named(_bernoulli_logits),
+    "BinomialProbs": Template.named(_binomial),
+    "BinomialLogits": Template.named(_binomial_logits),
+    "CategoricalProbs": Template.named(_categorical),
+    "CategoricalLogits": Template.named(_categorical_logits),
+    "MultinomialProbs": Template.named(_multinomial),
+    "MultinomialLogits": Template.named(_multinomial_logits),
+    "Poisson": Template.named(_poisson),
+    "GeometricProbs": Template.named(_geometric),
+    "Uniform": Template.named(_uniform),
+    "Unit": Template.named(lambda x, log_factor: log_factor),
+    "ImproperUniform": Template.named(lambda x: 0.0),
 }

@@ -23,7 +23,7 @@ from lowerbound.joint.templates.special_values import (
     pick,
     softplus,
 )
-from lowerbound.joint.templates.template import LOG_TWO_PI, Template, fields
+from lowerbound.joint.templates.template import LOG_TWO_PI, Template
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.indicators import elementwise
 from lowerbound.joint.terms.indices import Array
@@ -270,36 +270,26 @@ def _truncated(x: Operand, log_mass: Operand, kind: str, **parameters: Operand) 
 SEVEN_DIGITS: Final = 1e-6
 
 NONCONJUGATE: Final[dict[str, Template]] = {
-    "Cauchy": Template(fields("loc", "scale"), _cauchy),
-    "HalfCauchy": Template(fields("scale"), _half_cauchy),
-    "StudentT": Template(fields("df", "loc", "scale"), _student),
-    "Laplace": Template(fields("loc", "scale"), _laplace),
-    "SoftLaplace": Template(fields("loc", "scale"), _soft_laplace),
-    "Logistic": Template(fields("loc", "scale"), _logistic),
-    "Gumbel": Template(fields("loc", "scale"), _gumbel),
-    "VonMises": Template(fields("loc", "concentration"), _von_mises),
-    "Weibull": Template(fields("scale", "concentration"), _weibull),
-    "Pareto": Template(fields("scale", "alpha"), _pareto),
-    "LogUniform": Template(fields("low", "high"), _log_uniform),
-    "Levy": Template(fields("loc", "scale"), _levy),
-    "BetaProportion": Template(fields("concentration1", "concentration0"), beta_density),
-    "GammaPoisson": Template(
-        fields("concentration", "rate"), _gamma_poisson, tolerance=SEVEN_DIGITS
-    ),
-    "NegativeBinomial2": Template(
-        fields("concentration", "rate"), _gamma_poisson, tolerance=SEVEN_DIGITS
-    ),
-    "NegativeBinomialProbs": Template(
-        fields("total_count", "probs"), _negative_binomial, tolerance=SEVEN_DIGITS
-    ),
-    "NegativeBinomialLogits": Template(fields("total_count", "logits"), _negative_binomial_logits),
-    "GeometricLogits": Template(fields("logits"), _geometric_logits),
-    "BetaBinomial": Template(
-        fields("concentration1", "concentration0", "total_count"),
-        _beta_binomial,
-        tolerance=SEVEN_DIGITS,
-    ),
-    "OrderedLogistic": Template(fields("predictor", "cutpoints"), _ordered_logistic),
+    "Cauchy": Template.named(_cauchy),
+    "HalfCauchy": Template.named(_half_cauchy),
+    "StudentT": Template.named(_student),
+    "Laplace": Template.named(_laplace),
+    "SoftLaplace": Template.named(_soft_laplace),
+    "Logistic": Template.named(_logistic),
+    "Gumbel": Template.named(_gumbel),
+    "VonMises": Template.named(_von_mises),
+    "Weibull": Template.named(_weibull),
+    "Pareto": Template.named(_pareto),
+    "LogUniform": Template.named(_log_uniform),
+    "Levy": Template.named(_levy),
+    "BetaProportion": Template.named(beta_density),
+    "GammaPoisson": Template.named(_gamma_poisson, tolerance=SEVEN_DIGITS),
+    "NegativeBinomial2": Template.named(_gamma_poisson, tolerance=SEVEN_DIGITS),
+    "NegativeBinomialProbs": Template.named(_negative_binomial, tolerance=SEVEN_DIGITS),
+    "NegativeBinomialLogits": Template.named(_negative_binomial_logits),
+    "GeometricLogits": Template.named(_geometric_logits),
+    "BetaBinomial": Template.named(_beta_binomial, tolerance=SEVEN_DIGITS),
+    "OrderedLogistic": Template.named(_ordered_logistic),
     "LeftTruncatedDistribution": Template(_truncated_parameters, _truncated),
     "RightTruncatedDistribution": Template(_truncated_parameters, _truncated),
     "TwoSidedTruncatedDistribution": Template(_truncated_parameters, _truncated),

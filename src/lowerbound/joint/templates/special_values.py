@@ -21,6 +21,7 @@ from lowerbound.joint.terms.labelled import Atom
 from lowerbound.joint.terms.monomials import exponential, logarithm, monomial, with_atom
 from lowerbound.joint.terms.value import (
     Operand,
+    Outcome,
     Poison,
     Value,
     broadcast,
@@ -31,8 +32,6 @@ from lowerbound.joint.terms.value import (
     times,
     total,
 )
-
-Outcome = Value | Poison
 
 
 def special(name: str, function: Callable[..., Any]) -> Callable[..., Outcome]:

@@ -6,6 +6,7 @@ density is stated once, as on paper, in the arithmetic of `Value`.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class Template:
     constants: tuple[tuple[str, str], ...] = ()
     tolerance: float = 1e-9  # relative, to which NumPyro's own density is this formula
 
-
-def fields(*names: str) -> Callable[[Any], dict[str, Array]]:
-    """Parameters that the distribution has under their names."""
-    return lambda distribution: {name: getattr(distribution, name) for name in names}
+    @classmethod
+    def named(cls, density: Callable[..., Operand], **settings: Any) -> Template:
+        """Parameters that the distribution has under the names that the density gives them."""
+        _, *names = inspect.signature(density).parameters
+        return cls(lambda d: {name: getattr(d, name) for name in names}, density, **settings)

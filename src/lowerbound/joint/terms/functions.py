@@ -26,7 +26,15 @@ from lowerbound.joint.terms.algebra import (
 )
 from lowerbound.joint.terms.domain import REAL, Domain
 from lowerbound.joint.terms.expression import Expression, Tree, Z, array_key, arrays_of, renumbered
-from lowerbound.joint.terms.indices import Array, Index, Label, index_key, labels_of, take
+from lowerbound.joint.terms.indices import (
+    Array,
+    Index,
+    Label,
+    index_key,
+    labels_along,
+    labels_read,
+    take,
+)
 from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term
 from lowerbound.joint.terms.value import Value, add, contract
 
@@ -107,11 +115,11 @@ class Functions:
     def term(self, term: Term, axes: set[Label]) -> Tree:
         """A term with nothing but functions of the element, as a tree."""
         parts = [number(term.coefficient)]
-        spans = [label for f in term.constants for i in f.index for label in labels_of(i)]
+        spans = labels_read(term.constants)
         if all(label in axes for label in spans):
             parts += [self.array(f.atom.array, f.index) for f in term.constants]
         else:
-            labels = tuple(dict.fromkeys(label for label in spans if label in axes))
+            labels = tuple(label for label in spans if label in axes)
             parts.append(self.array(contract(term.constants, labels), labels))
         return product(*parts, *map(self.factor, term.latents))
 
@@ -241,22 +249,15 @@ def functions_of(values: Sequence[Value]) -> tuple[Functions, list[Tree]] | None
             return None
         elements = [projected]
     functions = Functions(elements[0])
-    summed = (
-        label
-        for value in values
-        for term in (linear_part(value)[1] if elements[0].projection else value.terms)
-        for f in term.latents
-        for i in f.index
-        for label in labels_of(i)
-        if label not in axes
-    )
-    if any(True for _ in summed):
-        return None
+    for value in values:
+        for term in linear_part(value)[1] if elements[0].projection else value.terms:
+            if not axes.issuperset(labels_read(term.latents)):
+                return None
     return functions, [functions.value(value) for value in values]
 
 
 def _inside(index: Sequence[Index], axes: set[Label]) -> bool:
-    return all(label in axes for i in index for label in labels_of(i))
+    return axes.issuperset(labels_along(index))
 
 
 def _projected(values: Sequence[Value], axes: set[Label]) -> Element | None:

@@ -13,12 +13,13 @@ import numpy as np
 from lowerbound.joint.terms.algebra import substituted
 from lowerbound.joint.terms.expression import Tree
 from lowerbound.joint.terms.functions import functions_of, is_function, refused
-from lowerbound.joint.terms.indices import Array, Label, align, index_key, labels_of, unique
+from lowerbound.joint.terms.indices import Array, Label, align, index_key, labels_along
 from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, refresh, substitute
 from lowerbound.joint.terms.pieces import pieces_of, stacked
 from lowerbound.joint.terms.products import normal_form
 from lowerbound.joint.terms.value import (
     Operand,
+    Outcome,
     Poison,
     Value,
     add,
@@ -45,7 +46,7 @@ def expose(values: Sequence[Value]) -> tuple[list[Factor[Atom]], list[Value]] | 
     for term in (term for value in values for term in value.terms):
         for factor in term.latents:
             if factor.atom.function == "indicator":
-                where = unique(labels_of(i) for i in factor.index[:-1])
+                where = labels_along(factor.index[:-1])
                 if any(label not in axes for label in where):
                     return None
                 key = (factor.atom.site, tuple(map(index_key, factor.index[:-1])))
@@ -105,7 +106,7 @@ def close(indicators: list[Factor[Atom]], value: Value) -> Value:
     return Value(value.shape[:-count], axes, merge_like(terms, tuple(kept)))
 
 
-def of_one_number(name: str, tree: Tree, values: Sequence[Value]) -> Value | Poison | None:
+def of_one_number(name: str, tree: Tree, values: Sequence[Value]) -> Outcome | None:
     """The tree in the given values, where they are functions of one latent number."""
     found = functions_of(values)
     if found is None:
@@ -131,8 +132,8 @@ def _by_pieces(
     name: str,
     function: Callable[..., Array],
     value: Value,
-    inner: Callable[..., Value | Poison | None],
-) -> Value | Poison | None:
+    inner: Callable[..., Outcome | None],
+) -> Outcome | None:
     """The function of each piece of a value in its place."""
     pieces = pieces_of(value)
     if pieces is None:
@@ -158,9 +159,9 @@ def elementwise(
     name: str,
     function: Callable[..., Array],
     operands: Sequence[Operand],
-    inner: Callable[..., Value | Poison | None] | None = None,
+    inner: Callable[..., Outcome | None] | None = None,
     tree: Tree | None = None,
-) -> Value | Poison:
+) -> Outcome:
     """Apply an elementwise function, inside indicators where there are any.
 
     `function` acts on constant arrays; `inner` gets the exposed values when they are not all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Protocol, Union
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,25 @@ def unique(groups: Iterable[Iterable[Label]]) -> list[Label]:
 def labels_of(index: Index) -> tuple[Label, ...]:
     """The labels along which an index expression varies."""
     return (index,) if isinstance(index, Label) else index.labels
+
+
+def labels_along(indices: Iterable[Index]) -> list[Label]:
+    """The labels along which index expressions vary, each once, in order of first appearance."""
+    return unique(map(labels_of, indices))
+
+
+class Indexed(Protocol):
+    """What is read at one index expression per axis: a factor, or a statistic."""
+
+    @property
+    def index(self) -> tuple[Index, ...]:
+        """The expressions."""
+        ...
+
+
+def labels_read(things: Iterable[Indexed]) -> list[Label]:
+    """The labels along which some things are read."""
+    return labels_along(i for one in things for i in one.index)
 
 
 def varies(index: Index) -> bool:
@@ -110,7 +129,7 @@ def take(array: Array, index: tuple[Index, ...]) -> tuple[Array, tuple[Label, ..
     >>> take(np.eye(3), (i, i))[0]
     array([1., 1., 1.])
     """
-    labels = tuple(unique(map(labels_of, index)))
+    labels = tuple(labels_along(index))
     gathers = [axis for axis, i in enumerate(index) if isinstance(i, Gather)]
     plain = sum(len(labels_of(i)) for i in index) == len(labels)
     if not gathers and plain:

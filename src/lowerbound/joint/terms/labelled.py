@@ -19,9 +19,8 @@ from lowerbound.joint.terms.indices import (
     Index,
     Label,
     index_key,
-    labels_of,
+    labels_read,
     substitute_index,
-    unique,
 )
 
 A = TypeVar("A", "Atom", "Constant")
@@ -118,7 +117,7 @@ class Term:
 
     def labels(self) -> list[Label]:
         """Every label of the term, in order of first appearance."""
-        return unique(labels_of(i) for f in self.factors for i in f.index)
+        return labels_read(self.factors)
 
     def __str__(self) -> str:
         data = ["data"] if self.constants else []

@@ -15,6 +15,7 @@ from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term, substi
 from lowerbound.joint.terms.monomials import logarithm, power
 from lowerbound.joint.terms.value import (
     Operand,
+    Outcome,
     Poison,
     Value,
     add,
@@ -27,8 +28,6 @@ from lowerbound.joint.terms.value import (
     times,
     total,
 )
-
-Outcome = Value | Poison
 
 
 def log_determinant(operand: Operand, triangular: bool = False) -> Outcome:

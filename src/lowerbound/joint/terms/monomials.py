@@ -18,7 +18,7 @@ from lowerbound.joint.terms.impossible import possible
 from lowerbound.joint.terms.indicators import elementwise, expose
 from lowerbound.joint.terms.indices import Array, is_static
 from lowerbound.joint.terms.labelled import Atom, Factor, Term, factor_key
-from lowerbound.joint.terms.value import Operand, Poison, Value, add, constant, dense, lift, times
+from lowerbound.joint.terms.value import Operand, Outcome, Value, add, constant, dense, lift, times
 
 OPERAND: Final[Tree] = ("operand", 0)
 MOST_TERMS = 64  # of a polynomial whose factors are looked for
@@ -40,13 +40,13 @@ def with_atom(value: Value, factor: Factor[Atom], **changes: Any) -> Value:
     return replace(value, terms=(Term(1.0, (), (changed,)),))
 
 
-def power(operand: Operand, exponent: float) -> Value | Poison:
+def power(operand: Operand, exponent: float) -> Outcome:
     """The elementwise power; monomials in positive latents take any real exponent."""
     exponent = float(exponent)
     if exponent == 1.0:
-        return operand if isinstance(operand, Value | Poison) else lift(operand)
+        return operand if isinstance(operand, Outcome) else lift(operand)
 
-    def inner(value: Value) -> Value | Poison | None:
+    def inner(value: Value) -> Outcome | None:
         complements, rest = without_complements(value)
         if complements:
             raised_ones = [
@@ -99,10 +99,10 @@ def _raise(latents: tuple[Factor[Atom], ...], exponent: float) -> tuple[Factor[A
     return tuple(raised)
 
 
-def logarithm(operand: Operand) -> Value | Poison:
+def logarithm(operand: Operand) -> Outcome:
     """The log of a monomial of positive latents is a sum of their logs."""
 
-    def inner(value: Value) -> Value | Poison | None:
+    def inner(value: Value) -> Outcome | None:
         complements, rest = without_complements(value)
         if complements:
             logs = [with_atom(value, p, function="log1m", parameter=1.0) for p in complements]
@@ -134,10 +134,10 @@ def logarithm(operand: Operand) -> Value | Poison:
     return elementwise("log", log, [operand], inner, ("log", OPERAND))
 
 
-def exponential(operand: Operand) -> Value | Poison:
+def exponential(operand: Operand) -> Outcome:
     """The exponential of a constant plus multiples of logs of latents is a monomial."""
 
-    def inner(value: Value) -> Value | Poison | None:
+    def inner(value: Value) -> Outcome | None:
         fixed: list[Term] = []
         others: list[Term] = []
         factors: list[Factor[Atom]] = []

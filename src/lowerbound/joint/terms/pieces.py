@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from lowerbound.joint.terms.indices import (
     align,
     index_key,
     is_static,
-    labels_of,
+    labels_read,
     unique,
 )
 from lowerbound.joint.terms.labelled import Atom, Constant, Factor, Term
@@ -54,7 +53,7 @@ def pieces_of(value: Value) -> Pieces | None:
         if any(label not in value.labels for label in term.labels()):
             return None
         own = [f for f in term.constants if _is_known(f)]
-        span = tuple(unique(_labels(f) for f in own))
+        span = tuple(labels_read(own))
         found.append((np.asarray(contract(own, span)) if own else np.ones(()), span, term))
     spans = unique(span for _, span, _ in found)
     labels = tuple(label for label in value.labels if label in spans)
@@ -96,10 +95,6 @@ def _is_known(factor: Factor[Constant]) -> bool:
     return all(map(is_static, (factor.atom.array, *read)))
 
 
-def _labels(factor: Factor[Any]) -> tuple[Label, ...]:
-    return tuple(unique(map(labels_of, factor.index)))
-
-
 def stacked(terms: Sequence[Term], axes: tuple[Label, ...]) -> tuple[Term, ...]:
     """Terms that read one position of a site each, as one that sums over these positions.
 
@@ -138,7 +133,7 @@ def _static(term: Term, axes: tuple[Label, ...]) -> np.ndarray | None:
     """The static constants of a term over all axes, where there are no others."""
     if not all(map(_is_known, term.constants)):
         return None
-    span = tuple(unique(map(_labels, term.constants)))
+    span = tuple(labels_read(term.constants))
     if any(label not in axes for label in span):
         return None
     array = contract(term.constants, span) if term.constants else np.ones(())

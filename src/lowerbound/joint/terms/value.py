@@ -24,7 +24,7 @@ from lowerbound.joint.terms.indices import (
     Label,
     align,
     is_static,
-    labels_of,
+    labels_read,
     take,
     unique,
 )
@@ -77,6 +77,9 @@ class Value:
         return not any(term.latents for term in self.terms)
 
 
+Outcome = Value | Poison
+
+
 def sites_of(*operands: Operand) -> frozenset[str]:
     """Every latent site that the operands touch."""
     found: set[str] = set()
@@ -91,7 +94,7 @@ def sites_of(*operands: Operand) -> frozenset[str]:
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
     """The shape of an operand of any kind."""
-    return operand.shape if isinstance(operand, Value | Poison) else np.shape(operand)
+    return operand.shape if isinstance(operand, Outcome) else np.shape(operand)
 
 
 def first_poison(operands: Iterable[Operand]) -> Poison | None:
@@ -157,12 +160,18 @@ def dense(value: Value) -> tuple[Array, tuple[Label, ...]]:
     labels = tuple(label for label in value.labels if label in present)
     if len(value.terms) == 1 and value.terms[0].coefficient == 1.0 and value.terms[0].constants:
         return contract(value.terms[0].constants, labels), labels
+    return _summed(value.terms, labels), labels
+
+
+def _summed(terms: Iterable[Term], labels: tuple[Label, ...]) -> Array:
+    """The constants of terms, with their coefficients, added up over these labels."""
     total: Array = np.zeros(())
-    for term in value.terms:
-        own = tuple(label for label in labels if label in set(term.labels()))
+    for term in terms:
+        span = set(labels_read(term.constants))
+        own = tuple(label for label in labels if label in span)
         part = contract(term.constants, own) if term.constants else np.ones(())
         total = total + term.coefficient * align(part, own, labels)
-    return total, labels
+    return total
 
 
 def full(value: Value) -> Array:
@@ -203,7 +212,7 @@ def broadcast(values: Sequence[Value], shape: tuple[int, ...] | None = None) -> 
     return [Value(shape, tuple(axes), value.terms) for value in moved]
 
 
-def add(*operands: Operand) -> Value | Poison:
+def add(*operands: Operand) -> Outcome:
     """The sum: the union of the terms, with like terms merged."""
     poison = first_poison(operands)
     if poison:
@@ -213,7 +222,7 @@ def add(*operands: Operand) -> Value | Poison:
     return Value(values[0].shape, values[0].axes, merge_like(terms, values[0].labels))
 
 
-def times(*operands: Operand) -> Value | Poison:
+def times(*operands: Operand) -> Outcome:
     """The product, term by term, with fresh names for summed labels."""
     poison = first_poison(operands)
     if poison:
@@ -258,22 +267,17 @@ def _sum_group(group: list[Term], axes: tuple[Label, ...]) -> list[Term]:
     terms = [term for term in by_constant.values() if term.coefficient != 0.0]
     if len(terms) < 2:
         return terms
-    shared = {label for f in terms[0].latents for i in f.index for label in labels_of(i)}
-    allowed = shared | set(axes)
-    spans = [set(unique(labels_of(i) for f in t.constants for i in f.index)) for t in terms]
+    allowed = {*labels_read(terms[0].latents), *axes}
+    spans = [set(labels_read(t.constants)) for t in terms]
     union = set().union(*spans)
     if not union <= allowed or max(map(len, spans)) < len(union):
         return terms  # merging would sum a label too early, or build a larger array
     labels = tuple(label for label in unique(t.labels() for t in terms) if label in union)
-    total_array: Array = np.zeros(())
-    for term, span in zip(terms, spans, strict=True):
-        own = tuple(label for label in labels if label in span)
-        part = contract(term.constants, own) if term.constants else np.ones(())
-        total_array = total_array + term.coefficient * align(part, own, labels)
-    return [Term(1.0, (Factor(Constant(total_array), labels),), terms[0].latents)]
+    constants = (Factor(Constant(_summed(terms, labels)), labels),)
+    return [Term(1.0, constants, terms[0].latents)]
 
 
-def total(operand: Operand, dims: Iterable[int] | None = None) -> Value | Poison:
+def total(operand: Operand, dims: Iterable[int] | None = None) -> Outcome:
     """Sum over the given axes (all by default): labels are unbound, no array is formed."""
     shape = shape_of(operand)
     dims = range(len(shape)) if dims is None else sorted(d % len(shape) for d in dims)

@@ -161,7 +161,7 @@ class GaussianAscent(Walking[Reached]):
     ) -> Standing[Reached]:
         """A state of an ascent as a standing."""
         place = self.rooted(choice, state, draws, starts)
-        return Standing(place, finite(float(state.found.elbo)))
+        return Standing(place, finite(state.elbo))
 
     def stopped(self, why: str) -> Stop:
         """The end of an ascent that has not come to rest."""
@@ -176,7 +176,8 @@ class GaussianAscent(Walking[Reached]):
         residuals = self.problem.joint.structure.residuals
         plan = plan_of_gaussian(model, f"Gaussian ({shape}, d = {self.size})", residuals)
         rows = tuple(replace(row, update=self.update) for row in plan.rows)
-        notes = (*plan_note(self.tried), *warping.plan_note(self.warped))
+        tried = ((plan_note, self.tried), (warping.plan_note, self.warped))
+        notes = (note(sites) for note, sites in tried if sites)
         return replace(plan, rows=rows, notes=(*plan.notes, *notes))
 
 

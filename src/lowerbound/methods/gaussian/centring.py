@@ -33,13 +33,9 @@ from lowerbound.model.density import strip
 from lowerbound.model.dependence import dependence
 from lowerbound.model.program import Inspector, Message
 from lowerbound.rewrite.coordinates import Coordinates
-from lowerbound.rewrite.noncentred import (
-    LOCATION_SCALE,
-    auxiliary,
-    centring_name,
-    location_scale,
-)
+from lowerbound.rewrite.noncentred import LOCATION_SCALE, auxiliary, centring_name, location_scale
 from lowerbound.rewrite.warped import warp_name
+from lowerbound.run.walking import told
 
 R = TypeVar("R")
 MOST_TRIED = 1000  # the largest dimension in which coordinates are compared
@@ -274,7 +270,7 @@ class _Search:
         ascent = ascend(own, draws, climbs[best].state, TOLERANCE, self.diagonal)
         state, _, _ = yield from self._told(ascent, centring)
         climbs[best] = replace(climbs[best], state=state)
-        elbo = float(state.found.elbo)
+        elbo = state.elbo
         starts = tuple(map(start_of, climbs)) if near is None else elsewhere(near.starts)
         elbo = elbo if np.isfinite(elbo) else -np.inf
         return Trial(centring, elbo, best_of(climbs).state, starts)
@@ -295,12 +291,7 @@ class _Search:
         self, phase: Generator[Ascent, None, R], centring: dict[str, float]
     ) -> Generator[Choice, None, R]:
         """A phase of a trial; what is told is the best choice so far, at first the trial's own."""
-        while True:
-            try:
-                state = next(phase)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            yield self._choice(self.kept or Trial(centring, np.nan, state))
+        return told(phase, lambda at: self._choice(self.kept or Trial(centring, np.nan, at)))
 
     def _choice(self, trial: Trial) -> Choice:
         target = with_centring(self.target, trial.centring)
@@ -335,13 +326,11 @@ def with_centring(target: Target, centring: Mapping[str, float]) -> Target:
     )
 
 
-def plan_note(names: Sequence[str]) -> tuple[str, ...]:
+def plan_note(names: Sequence[str]) -> str:
     """What `explain` says of the sites whose coordinates a fit will choose."""
-    if not names:
-        return ()
     return (
         f"Coordinates u with z = loc + scale * u, or between u and z, may be tried for "
-        f"{listed(names)}; those of the largest ELBO are kept.",
+        f"{listed(names)}; those of the largest ELBO are kept."
     )
 
 

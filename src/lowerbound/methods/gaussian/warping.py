@@ -117,17 +117,17 @@ def warp(
     straight = yield from search.ascended(target, state, limit=FIRST)
     best, laws = straight, target
     for _ in range(ROUNDS):
-        before = float(best.found.elbo)
+        before = best.elbo
         moved = search.moved(laws, best)
         other = yield from search.ascended(moved, search.carried(best))
-        if not float(other.found.elbo) > before + LEAST:
+        if not other.elbo > before + LEAST:
             break
         best, laws = other, moved
-        if not float(best.found.elbo) > before + GAINED:
+        if not best.elbo > before + GAINED:
             break
     if laws is not target:  # as far as its own coordinates may come to that
-        straight = yield from search.ascended(target, straight, float(best.found.elbo))
-    gain = float(best.found.elbo) - float(straight.found.elbo)
+        straight = yield from search.ascended(target, straight, best.elbo)
+    gain = best.elbo - straight.elbo
     if laws is target or not gain > LEAST:
         return replace(choice, begun=straight, starts=starts)
     return replace(
@@ -157,7 +157,7 @@ class _Warps:
         for one in ascend(target, self.draws, state, TOLERANCE, self.diagonal, 0.0, limit):
             yield here, one
             state = one
-            if float(one.found.elbo + PROMISED * one.gain) < goal:
+            if one.elbo + PROMISED * one.gain < goal:
                 break
         return state
 
@@ -200,13 +200,11 @@ def _tables(target: Target) -> dict[str, np.ndarray]:
     return {n: np.asarray(warp_of(n, target.data)) for n in target.coordinates.warped}
 
 
-def plan_note(names: tuple[str, ...]) -> tuple[str, ...]:
+def plan_note(names: Sequence[str]) -> str:
     """What `explain` says of the sites that a fit may warp."""
-    if not names:
-        return ()
     return (
         f"Warped coordinates, in which Beta or Gamma numbers are Gaussian, may be tried for "
-        f"{listed(names)}: a prior has a shape below 1. Those of the largest ELBO are kept.",
+        f"{listed(names)}: a prior has a shape below 1. Those of the largest ELBO are kept."
     )
 
 

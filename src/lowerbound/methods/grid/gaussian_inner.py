@@ -67,7 +67,7 @@ class GaussianGrid:
             "scale_tril": np.stack([state.root for state in states]),
             "given": {given_name(site): theta[site][:, None] for site in self.sites},
         }
-        return solutions, np.array([float(s.found.elbo) for s in states]) + jacobian
+        return solutions, np.array([s.elbo for s in states]) + jacobian
 
     def _wave(
         self, points: np.ndarray, theta: Mapping[str, np.ndarray], jacobian: np.ndarray
@@ -76,13 +76,10 @@ class GaussianGrid:
 
         def sieve(states: list[Ascent]) -> list[Ascent]:
             # Nodes of no weight need no exact value.
-            top = max(
-                best, *(float(s.found.elbo) + j for s, j in zip(states, jacobian, strict=True))
-            )
+            top = max(best, *(s.elbo + j for s, j in zip(states, jacobian, strict=True)))
             return [
                 stopped(s, LEFT_BEHIND)
-                if s.status == RUNNING
-                and float(s.found.elbo + _STEPS * s.gain) + j < top - _FAR_BELOW
+                if s.status == RUNNING and s.elbo + _STEPS * s.gain + j < top - _FAR_BELOW
                 else s
                 for s, j in zip(states, jacobian, strict=True)
             ]
@@ -94,8 +91,8 @@ class GaussianGrid:
         phase = side_by_side(evaluate, self.draws, begun, TOLERANCE, LIMIT, sieve=sieve)
         states = [one.state for one in ended(phase)]
         for point, offset, state in zip(points, jacobian, states, strict=True):
-            if np.isfinite(state.found.elbo):
-                self._known.append((point, float(state.found.elbo) + offset, state))
+            if np.isfinite(state.elbo):
+                self._known.append((point, state.elbo + offset, state))
         return states
 
     def _nearest(self, point: np.ndarray, best: float) -> Ascent:

@@ -231,7 +231,7 @@ def one_round(given: Alternating, draws: np.ndarray, place: Place, tolerance: fl
         if ascent.status != RUNNING:
             break
     loc, root = np.asarray(ascent.loc), np.asarray(ascent.root)
-    elbo = float(ascent.found.elbo) + entropy
+    elbo = ascent.elbo + entropy
     noise = float(ascent.found.deviation) / np.sqrt(len(draws))
     return Place(loc, root, state, elbo, noise, error, place.rounds + 1, len(draws))
 

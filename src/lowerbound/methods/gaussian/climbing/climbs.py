@@ -24,7 +24,7 @@ from lowerbound.methods.gaussian.climbing.starts import (
 from lowerbound.methods.gaussian.climbing.together import HURRIED, Climb, stopped
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.methods.gaussian.unconstrained_methods import UnconstrainedMethod
-from lowerbound.run.walking import ended
+from lowerbound.run.walking import Phase, ended
 
 RACE, MOST_PLACES = 10, 4  # iterations over more draws, and the places that have them
 SAME_PLACE = 0.1  # nats
@@ -49,7 +49,7 @@ class Start:
 def start_of(one: Climb) -> Start:
     """The record of a start."""
     ended = _ENDS[int(one.state.status)]
-    return Start(one.elbo, one.iterations, ended, np.asarray(one.state.loc))
+    return Start(one.state.elbo, one.iterations, ended, np.asarray(one.state.loc))
 
 
 _ENDS = (
@@ -73,8 +73,8 @@ def begin_climbs(
     """
     climbs = yield from _best(climb(target, starts_of(target, method, seed), diagonal))
     climbs = _believed(target, method, climbs, seed, diagonal)
-    best = max(one.elbo for one in climbs)
-    there = [one for one in climbs if one.elbo > best - ONE_MODE]
+    best = max(one.state.elbo for one in climbs)
+    there = [one for one in climbs if one.state.elbo > best - ONE_MODE]
     alone = len(there) < len(climbs) / 2
     if again and alone and allowance().spent >= BEGUN:
         climbs = [one if one in there else _hurried(one) for one in climbs]
@@ -98,21 +98,19 @@ def is_hurried(starts: Sequence[Start]) -> bool:
 
 def best_of(climbs: Sequence[Climb]) -> Climb:
     """The start that is kept."""
-    return max(climbs, key=lambda one: one.elbo)
+    return max(climbs, key=lambda one: one.state.elbo)
 
 
 def _best(
-    phase: Generator[list[Ascent], None, list[Climb]], known: Sequence[Ascent] = ()
+    ascents: Generator[list[Ascent], None, list[Climb]], known: Sequence[Ascent] = ()
 ) -> Generator[Ascent, None, list[Climb]]:
     """The best of several ascents, once it is anywhere."""
-    while True:
-        try:
-            states = next(phase)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        best = max([*known, *states], key=lambda state: float(state.found.elbo))
-        if np.isfinite(best.found.elbo):
+    phase = Phase(ascents)
+    for states in phase:
+        best = max([*known, *states], key=lambda state: state.elbo)
+        if np.isfinite(best.elbo):
             yield best
+    return phase.outcome
 
 
 def _believed(
@@ -125,20 +123,24 @@ def _believed(
     next, until none promises more than the best has kept. Starts of one promise are at one place,
     or at its mirror images.
     """
-    places = sorted({round(one.elbo, 1): one for one in climbs}.values(), key=lambda c: -c.elbo)
+    places = sorted(
+        {round(one.state.elbo, 1): one for one in climbs}.values(), key=lambda c: -c.state.elbo
+    )
     if len(places) == 1:
         return climbs
     size = affordable_sizes(target, method)[0]
     draws = normal_draws(size, target.size, draw_seed(seed, 0))
     known = -np.inf
     for place in places[:MOST_PLACES]:
-        if place.elbo <= known + SAME_PLACE or (known > -np.inf and allowance().spent > BEGUN):
+        if place.state.elbo <= known + SAME_PLACE or (
+            known > -np.inf and allowance().spent > BEGUN
+        ):
             break
         state, _, _ = ended(ascend(target, draws, place.state, COARSE, diagonal, 0.0, RACE))
-        known = max(known, float(state.found.elbo))
+        known = max(known, state.elbo)
         climbs = [
             replace(one, state=state._replace(status=one.state.status))
-            if abs(one.elbo - place.elbo) <= SAME_PLACE
+            if abs(one.state.elbo - place.state.elbo) <= SAME_PLACE
             else one
             for one in climbs
         ]

@@ -77,12 +77,10 @@ def climb(
 
 def _without_hopeless(states: list[Ascent], known: float) -> list[Ascent]:
     """Stop the starts that creep along far below one that has come to rest."""
-    done = [float(s.found.elbo) for s in states if s.status in (CONVERGED, SETTLED)]
+    done = [s.elbo for s in states if s.status in (CONVERGED, SETTLED)]
     goal = max([*done, known]) - _FAR_BELOW
     return [
-        stopped(s, LEFT_BEHIND)
-        if s.status == RUNNING and float(s.found.elbo + _STEPS * s.gain) < goal
-        else s
+        stopped(s, LEFT_BEHIND) if s.status == RUNNING and s.elbo + _STEPS * s.gain < goal else s
         for s in states
     ]
 
@@ -92,7 +90,7 @@ def _affordable(states: list[Ascent]) -> list[Ascent]:
     if allowance().spent < _SPENT:
         return states
     running = [i for i, state in enumerate(states) if state.status == RUNNING]
-    best = max(running, key=lambda i: float(states[i].found.elbo), default=-1)
+    best = max(running, key=lambda i: states[i].elbo, default=-1)
     return [stopped(s, LEFT_BEHIND) if i in running and i != best else s
             for i, s in enumerate(states)]  # fmt: skip
 
@@ -102,7 +100,7 @@ _SPENT, _SOME_STEPS = 0.3, 5  # of the allowance, and steps of all starts within
 
 def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Ascent]:
     """Stop the starts that have come to where a better one is: both would end in one place."""
-    order = sorted(range(len(states)), key=lambda i: -float(states[i].found.elbo))
+    order = sorted(range(len(states)), key=lambda i: -states[i].elbo)
     kept: list[int] = []
     states = list(states)
     for i in order:
@@ -119,7 +117,7 @@ def _without_joined(states: list[Ascent], partners: dict[int, int]) -> list[Asce
 
 def _near(one: Ascent, other: Ascent) -> bool:
     """Whether two Gaussians nearly agree, in the coordinates where the other is standard."""
-    if not float(one.found.elbo) > float(other.found.elbo) - ONE_MODE:
+    if not one.elbo > other.elbo - ONE_MODE:
         return False
     change = np.linalg.solve(other.root, np.column_stack([one.root, one.loc - other.loc]))
     change[:, :-1] -= np.eye(len(one.loc))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowerbound.ascent.gaussian_step import CONVERGED, RUNNING, SETTLED, Ascent, advance
+from lowerbound.ascent.gaussian_step import RUNNING, Ascent, advance
 from lowerbound.bound.fixed_draws import averaged, points
 from lowerbound.cost import allowance
 
@@ -26,16 +26,6 @@ class Climb:
 
     state: Ascent
     iterations: int
-
-    @property
-    def elbo(self) -> float:
-        """The ELBO over the draws of the ascent; -inf when no point was finite."""
-        return float(self.state.found.elbo)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the ascent came to rest."""
-        return int(self.state.status) in (CONVERGED, SETTLED)
 
 
 def side_by_side(

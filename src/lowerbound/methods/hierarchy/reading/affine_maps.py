@@ -17,7 +17,7 @@ from jax import Array, lax
 
 from lowerbound.errors import NoPredictorsError
 from lowerbound.methods.hierarchy.reading.element_maps import moved, moved_inputs
-from lowerbound.methods.hierarchy.reading.flat_program import Atom, Known, Name, Operation
+from lowerbound.methods.hierarchy.reading.flat_program import Atom, Name, Operation, value_of
 
 MOST_ENTRIES = 50_000_000
 
@@ -299,7 +299,7 @@ class Maps:
         inverse: str,
     ) -> Entries:
         source, by = both[number], both[1 - number]
-        value = other.value if isinstance(other, Known) else self.known.get(other)
+        value = value_of(other, self.known)
         if value is not None and not inverse:  # zeros of a design are no entries
             some = np.asarray(value).ravel()[by] != 0
             out, source, by = out[some], source[some], by[some]
@@ -344,7 +344,7 @@ class Maps:
             elif number in moved_inputs(one):
                 arrays.append(np.full(atom.shape, -1))
             else:
-                arrays.append(atom.value if isinstance(atom, Known) else self.known[atom])
+                arrays.append(value_of(atom, self.known))
         whole = self._joined(parts)
         return [self._taken(whole, first, array.ravel()) for array in moved(one, arrays)]
 

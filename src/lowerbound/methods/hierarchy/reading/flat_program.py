@@ -89,15 +89,16 @@ class FlatProgram:
         needed = _needed(wanted, found, makers)
         for one in self.operations:
             if one in needed:
-                inputs = [_read(atom, found) for atom in one.inputs]
+                inputs = [value_of(atom, found) for atom in one.inputs]
                 outputs = bind(one.primitive, inputs, one.params)
                 for name, value in zip(one.outputs, outputs, strict=True):
                     found.setdefault(name, value)
-        return [_read(atom, found) for atom in wanted]
+        return [value_of(atom, found) for atom in wanted]
 
 
-def _read(atom: Atom, found: Mapping[Name, Any]) -> Any:
-    return atom.value if isinstance(atom, Known) else found[atom]
+def value_of(atom: Atom, found: Mapping[Name, Any], otherwise: Any = None) -> Any:
+    """What is known, or has been found for its name."""
+    return atom.value if isinstance(atom, Known) else found.get(atom, otherwise)
 
 
 def _needed(

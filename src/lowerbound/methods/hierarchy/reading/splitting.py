@@ -19,12 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from lowerbound.errors import CodeRangeError, NoPredictorsError
 from lowerbound.methods.hierarchy.reading.affine_maps import Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
-from lowerbound.methods.hierarchy.reading.dependence_kinds import (
-    AFFINE,
-    CURVED,
-    DATA,
-    kinds_of,
-)
+from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, CURVED, DATA, kinds_of
 from lowerbound.methods.hierarchy.reading.element_maps import (
     ELEMENTWISE,
     MOVED,
@@ -34,11 +29,11 @@ from lowerbound.methods.hierarchy.reading.element_maps import (
 from lowerbound.methods.hierarchy.reading.flat_program import (
     Atom,
     FlatProgram,
-    Known,
     Name,
     Operation,
     flattened,
     held,
+    value_of,
 )
 from lowerbound.methods.hierarchy.reading.moves_first import MOVES, moves_first
 from lowerbound.methods.hierarchy.reading.summed_products import (
@@ -228,12 +223,10 @@ class _Owners:
         if one.kind in MOVED:
             arrays = list(given)
             for number in placed_inputs(one):
-                atom = one.inputs[number]
-                if isinstance(atom, Name) and atom not in self.places:
+                place = value_of(one.inputs[number], self.places)
+                if place is None:
                     return self._all(one, given)
-                arrays[number] = (
-                    np.asarray(atom.value) if isinstance(atom, Known) else self.places[atom]
-                )
+                arrays[number] = np.asarray(place)
             return moved(one, arrays)
         if one.kind in REDUCTIONS:
             axes = tuple(one.params["axes"])
@@ -248,7 +241,7 @@ class _Owners:
         return (
             one.kind == "select_n"
             and self.reading.kind(one.inputs[0]) == DATA
-            and (isinstance(one.inputs[0], Known) or one.inputs[0] in self.places)
+            and value_of(one.inputs[0], self.places) is not None
         )
 
     def _merged(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:

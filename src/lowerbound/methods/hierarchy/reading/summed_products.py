@@ -26,6 +26,7 @@ from lowerbound.methods.hierarchy.reading.flat_program import (
     Name,
     Operation,
     flattened,
+    value_of,
 )
 
 SHORT = 3  # coefficients of a row that is taken as a whole
@@ -115,11 +116,7 @@ def _by_coefficients(
     def product(u: Any, *given: Any) -> Any:
         own = dict(zip(names, given, strict=False))
         places, rest = given[len(names) :][: len(z)], given[len(names) + len(z) :]
-        values = tape.run(
-            [entries.step],
-            lambda a: a.value if isinstance(a, Known) else own.get(a, 0.0),
-            indices,
-        )[0]
+        values = tape.run([entries.step], lambda a: value_of(a, own, 0.0), indices)[0]
         values = jnp.where(table >= 0, values[table], 0.0)
         vector = jnp.concatenate([jnp.ravel(part) for part in places])
         pairs = _polarised(jnp.ravel(u)[:, None], vector[columns])

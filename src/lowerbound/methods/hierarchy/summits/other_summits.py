@@ -19,6 +19,7 @@ from lowerbound.family.numerics.surrogate import Frame
 from lowerbound.methods.hierarchy.standardised import density_along, placed_again, standardised
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, Summit, climb
 from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.run.walking import Phase
 
 WITHIN, CLOSE = 3.0, 5.0  # sds of a summit, and nats below it, where a climb would end there
 COUNTS = 4.0  # nats by which the mass of a summit may be less than that of the first
@@ -99,18 +100,13 @@ def _climbed(
     evaluated: Evaluated, start: np.ndarray, known: Sequence[Hill]
 ) -> Generator[Solved, None, Summit | None]:
     """The summit above a start, where it is none of those known and not far below them."""
-    walk, begun = climb(evaluated, start), False
-    while True:
-        try:
-            one = next(walk)
-        except StopIteration as end:
-            summit: Summit = end.value
-            break
+    walk, begun = Phase(climb(evaluated, start)), False
+    for one in walk:
         yield one
         begun = begun or math.isfinite(one.value)
         if known and (not begun or any(hill.covers(one) for hill in known)):
-            walk.close()
             return None
+    summit = walk.outcome
     highest = max((hill.top.value for hill in known), default=-math.inf)
     if known and (not summit.reached or summit.top.value < highest - FAR_BELOW):
         return None

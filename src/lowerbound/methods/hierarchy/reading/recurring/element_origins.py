@@ -22,6 +22,7 @@ from lowerbound.methods.hierarchy.reading.flat_program import (
     Known,
     Name,
     Operation,
+    value_of,
 )
 
 ALONG_AXES = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
@@ -89,8 +90,8 @@ def _taken(
     for number, atom in enumerate(one.inputs):
         if number in own:
             arrays.append(np.full(atom.shape, -1) if isinstance(atom, Known) else codes[atom])
-        elif isinstance(atom, Known) or atom in constant:
-            arrays.append(atom.value if isinstance(atom, Known) else constant[atom])
+        elif (place := value_of(atom, constant)) is not None:
+            arrays.append(place)
         else:
             return None
     return moved(one, arrays)
@@ -106,7 +107,7 @@ def _product(
     contracted, batch = one.params["dimension_numbers"]
     for number, atom in enumerate(one.inputs):
         other = one.inputs[1 - number]
-        matrix = other.value if isinstance(other, Known) else constant.get(other)
+        matrix = value_of(other, constant)
         if matrix is None or isinstance(atom, Known) or batch[0]:
             continue
         size = atom.size
