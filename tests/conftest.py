@@ -112,7 +112,8 @@ def pytest_collection_finish() -> None:
 
 def share_contexts() -> None:
     """A hundred programs are written in one context of MLIR, which takes as long to make as a
-    small program to write; then there is another, as it holds what was written.
+    small program to write; then there is another, as it holds what was written. A program that is
+    compiled while another is written has its own: it would be written into that one.
     """
     from jax._src.interpreters import mlir
 
@@ -121,6 +122,8 @@ def share_contexts() -> None:
     make, own = mlir.make_ir_context, threading.local()
 
     def context() -> Any:
+        if mlir.ir.Context.current is not None:
+            return make()
         own.programs = getattr(own, "programs", 0) + 1
         if own.programs % 100 == 1:
             own.context = make()
