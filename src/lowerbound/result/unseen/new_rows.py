@@ -247,11 +247,14 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
     return densities
 
 
-def log_mean_exp(values: Any) -> Any:
+def log_mean_exp(values: Array) -> Array:
     """Log of the mean of exp over the leading axis (the log-sum-exp trick, paper section 2.5)."""
+    total: Array
     if isinstance(values, jax.core.Tracer):
-        return jax.scipy.special.logsumexp(values, axis=0) - math.log(values.shape[0])
-    return logsumexp(np.asarray(values), axis=0) - math.log(values.shape[0])
+        total = jax.scipy.special.logsumexp(values, axis=0)
+    else:  # by NumPy: nothing is compiled
+        total = logsumexp(np.asarray(values), axis=0)
+    return total - math.log(values.shape[0])
 
 
 # --------------------------------------------------------------------------------------------------
