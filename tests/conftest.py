@@ -3,6 +3,7 @@
 import gc
 import os
 import tempfile
+import threading
 from collections.abc import Generator
 from importlib.metadata import version
 from typing import Any
@@ -52,11 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == "not slow":
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
         os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+        os.environ.setdefault(STORED, "0")  # the name of a program in it is computed in any case
         if version("jaxlib").startswith("0.10."):  # a flag that XLA does not know ends the process
             os.environ["XLA_FLAGS"] = f"{UNFUSED} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
 FOLDER = "LOWERBOUND_TESTS_COMPILED"
+STORED = "JAX_ENABLE_COMPILATION_CACHE"
 # One small module of machine code, as `lowerbound.compiled.quickly` has it.
 UNFUSED = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
@@ -95,6 +98,9 @@ def pytest_collection_finish() -> None:
     run the same programs. The tests themselves hardly do, and to keep a program costs a fifth of
     what it takes to compile it.
     """
+    if os.environ.get(STORED) == "0":
+        share_contexts()
+        os.environ[STORED] = "1"  # JAX has read it here
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.environ[FOLDER])
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -102,6 +108,28 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
+
+
+def share_contexts() -> None:
+    """A hundred programs are written in one context of MLIR, which takes as long to make as a
+    small program to write; then there is another, as it holds what was written. A program that is
+    compiled while another is written has its own: it would be written into that one.
+    """
+    from jax._src.interpreters import mlir
+
+    if not version("jax").startswith("0.10."):  # of others it is not known
+        return
+    make, own = mlir.make_ir_context, threading.local()
+
+    def context() -> Any:
+        if mlir.ir.Context.current is not None:
+            return make()
+        own.programs = getattr(own, "programs", 0) + 1
+        if own.programs % 100 == 1:
+            own.context = make()
+        return own.context
+
+    mlir.make_ir_context = context
 
 
 # Files whose tests share no compiled program: long ones that run pages, or processes of their own.

@@ -8,6 +8,7 @@ seeds the whole file fails in fewer than 1 of 100 runs.
 import dataclasses
 import math
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -222,7 +223,8 @@ def test_marginals_have_the_moments(way):
         law, mean, sd = fit.posterior[site], fit.mean(site), fit.sd(site)
         assert (*law.batch_shape, *law.event_shape) == mean.shape
         with jax.enable_x64(True):
-            draws = np.asarray(law.sample(jax.random.key(7), (DRAWS,)))
+            draw = jax.jit(lambda key, law=law: law.sample(key, (DRAWS,)))  # one compilation
+            draws = np.asarray(draw(jax.random.key(7)))
         check_moments(draws, mean, sd, law.is_discrete, site)
     with pytest.raises(KeyError, match="nowhere"):
         fit.posterior["nowhere"]
@@ -296,7 +298,10 @@ def test_the_term_of_the_data_is_their_expected_density(way):
     program = numpyro.handlers.substitute(example.model, data=dict(fit.parameters))
     with jax.enable_x64(True), numpyro.validation_enabled(False):
         latent = {name: draws[name] for name in way.sites}
-        each = numpyro.infer.util.log_likelihood(program, latent, parallel=True, **example.call)
+        densities = partial(
+            numpyro.infer.util.log_likelihood, program, parallel=True, **example.call
+        )
+        each = jax.jit(densities)(latent)  # one compilation
     density = np.asarray(each["y"]).reshape(DRAWS, -1).sum(axis=1)
     # The term may itself be an average over as many draws.
     error = math.sqrt(2) * density.std() / math.sqrt(DRAWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,8 @@ from lowerbound.family.family_records import family_record
 from lowerbound.family.meanfield import MeanField
 from lowerbound.family.variational import Parameters, Variational, drawn_together
 
+FEW: Final = 100_000  # numbers of a site whose moments are kept
+
 
 @dataclass(frozen=True, eq=False)
 class Q:
@@ -28,6 +30,9 @@ class Q:
     family: Variational
     parameters: Parameters
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    _known: dict[str, tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def sample(
         self,
@@ -70,6 +75,15 @@ class Q:
 
     def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of one site, elementwise."""
+        if site in self._known:
+            mean, variance = self._known[site]
+            return mean.copy(), variance.copy()
+        mean, variance = self._moments(site)
+        if mean.size <= FEW:
+            self._known[site] = mean.copy(), variance.copy()
+        return mean, variance
+
+    def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         with jax.enable_x64(True):
             if site not in self.values:
                 mean, variance = self.family.moments(self.parameters, site)

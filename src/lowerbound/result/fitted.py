@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -259,10 +260,14 @@ class Fit:
         Observed sites of one number each, where a loop makes more than twenty of them, count with
         the first that is like them.
         """
+        return dict(self._terms)
+
+    @cached_property
+    def _terms(self) -> dict[str, float]:
         if self.saved is not None:
-            return dict(self.saved.elbo_terms)
+            return self.saved.elbo_terms
         if self.answer.terms is not None:
-            return dict(self.answer.terms)
+            return self.answer.terms
         with jax.enable_x64(True):
             model = self.model()
             family = self.q.family

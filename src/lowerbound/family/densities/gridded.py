@@ -75,9 +75,10 @@ class Interpolated(_WithMoments):
     def cdf(self, value: Array) -> Array:
         """P(x <= value)."""
         place = (self.transform.inv(value) - self.low) / self.step
-        place = jnp.clip(place, 0.0, len(self.log_density) - 1.0)
-        cell = jnp.clip(place.astype(int), 0, len(self.log_density) - 2)
-        left, slope = self.log_density[cell], jnp.diff(self.log_density)[cell]
+        log_density = jnp.asarray(self.log_density)  # NumPy's has no traced places
+        place = jnp.clip(place, 0.0, len(log_density) - 1.0)
+        cell = jnp.clip(place.astype(int), 0, len(log_density) - 2)
+        left, slope = log_density[cell], jnp.diff(log_density)[cell]
         part = jnp.exp(left) * _integral(slope, place - cell)
         below = (self._cumulative()[cell] + part) * self.step
         return jnp.where(self._rises(), below, 1.0 - below)
@@ -85,12 +86,12 @@ class Interpolated(_WithMoments):
     def icdf(self, q: Array) -> Array:
         """The quantile of probability q."""
         q = jnp.where(self._rises(), q, 1.0 - jnp.asarray(q))
-        cumulative = self._cumulative()
+        cumulative, log_density = self._cumulative(), jnp.asarray(self.log_density)
         goal = q * cumulative[-1]
         cell = jnp.searchsorted(cumulative, goal, side="right") - 1
-        cell = jnp.clip(cell, 0, len(self.log_density) - 2)
-        share = (goal - cumulative[cell]) * jnp.exp(-self.log_density[cell])
-        slope = jnp.diff(self.log_density)[cell]
+        cell = jnp.clip(cell, 0, len(log_density) - 2)
+        share = (goal - cumulative[cell]) * jnp.exp(-log_density[cell])
+        slope = jnp.diff(log_density)[cell]
         flat = abs(slope) < 1e-8
         safe = jnp.where(flat, 1.0, slope)
         within = jnp.where(flat, share, jnp.log1p(jnp.maximum(share * safe, -1.0)) / safe)

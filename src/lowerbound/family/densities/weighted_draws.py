@@ -46,23 +46,20 @@ class WeightedDraws:
         values = parameters["values"]
         return {n: jnp.asarray(a)[picked].reshape(shape + a.shape[1:]) for n, a in values.items()}
 
-    def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
+    def moments(self, parameters: Parameters, site: str) -> tuple[Any, Any]:
         """Weighted mean and variance of one site, elementwise."""
-        values = jnp.asarray(parameters["values"][site], float)
-        weights = jnp.asarray(parameters["weights"])
-        mean = jnp.tensordot(weights, values, axes=1)
-        return mean, jnp.tensordot(weights, jnp.square(values - mean), axes=1)
+        values = np.asarray(parameters["values"][site], float)
+        weights = np.asarray(parameters["weights"])
+        mean = np.tensordot(weights, values, axes=1)
+        return mean, np.tensordot(weights, np.square(values - mean), axes=1)
 
     def marginal(self, parameters: Parameters, site: str) -> Distribution:
         """The draws of one site, as a distribution without a density; of a discrete site shares."""
-        values, weights = parameters["values"][site], jnp.asarray(parameters["weights"])
+        values, weights = np.asarray(parameters["values"][site]), np.asarray(parameters["weights"])
         if site not in self.states:
-            return Empirical(jnp.asarray(values), weights)
-        shares = [
-            jnp.tensordot(weights, jnp.asarray(values == k, float), axes=1)
-            for k in range(self.states[site])
-        ]
-        return CategoricalProbs(jnp.stack(shares, axis=-1))
+            return Empirical(jnp.asarray(values), jnp.asarray(weights))
+        shares = [np.tensordot(weights, values == k, axes=1) for k in range(self.states[site])]
+        return CategoricalProbs(jnp.asarray(np.stack(shares, axis=-1)))
 
     def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
         """There is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import numpyro
 from jax import Array
 from numpyro.primitives import Messenger
+from scipy.special import logsumexp
 
 from lowerbound.ascent import State, Sweep
 from lowerbound.compiled import jit
@@ -247,7 +249,12 @@ def log_densities(rows: Rows, draws: Mapping[str, Array]) -> Array:
 
 def log_mean_exp(values: Array) -> Array:
     """Log of the mean of exp over the leading axis (the log-sum-exp trick, paper section 2.5)."""
-    return jax.scipy.special.logsumexp(values, axis=0) - jnp.log(values.shape[0])
+    total: Array
+    if isinstance(values, jax.core.Tracer):
+        total = jax.scipy.special.logsumexp(values, axis=0)
+    else:  # by NumPy: nothing is compiled
+        total = logsumexp(np.asarray(values), axis=0)
+    return total - math.log(values.shape[0])
 
 
 # --------------------------------------------------------------------------------------------------
