@@ -75,13 +75,11 @@ class Q:
 
     def moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of one site, elementwise."""
-        if site in self._known:
-            mean, variance = self._known[site]
-            return mean.copy(), variance.copy()
-        mean, variance = self._moments(site)
-        if mean.size <= FEW:
-            self._known[site] = mean.copy(), variance.copy()
-        return mean, variance
+        found = self._known.get(site) or self._moments(site)
+        if found[0].size > FEW:
+            return found
+        mean, variance = self._known[site] = found
+        return mean.copy(), variance.copy()
 
     def _moments(self, site: str) -> tuple[np.ndarray, np.ndarray]:
         with jax.enable_x64(True):

@@ -22,35 +22,27 @@ Moments = Mapping[str, tuple[np.ndarray, np.ndarray]]  # means and sds by site
 
 
 def site_moments(fit: Fit, site: str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation under q: exact for latent sites, else from draws.
-
-    A fit keeps them: they may be sums over thousands of nodes, or over draws.
-    """
-    known = _known.setdefault(fit, {})
+    """Mean and standard deviation under q: exact for latent sites, else from draws."""
+    if site in fit.sites:
+        mean, variance = fit.q.moments(site)
+        return mean, np.sqrt(variance)
+    known = _drawn.get(fit) or _drawn.setdefault(fit, _by_draws(fit, site))
     if site not in known:
-        known.update(_exactly(fit, site) if site in fit.sites else _by_draws(fit, site))
+        names = ", ".join([*fit.sites, *known])
+        raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {names}.")
     mean, sd = known[site]
     return mean.copy(), sd.copy()
-
-
-_known: WeakKeyDictionary[Fit, dict[str, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-
-
-def _exactly(fit: Fit, site: str) -> Moments:
-    mean, variance = fit.q.moments(site)
-    return {site: (mean, np.sqrt(variance))}
 
 
 def _by_draws(fit: Fit, site: str) -> Moments:
     """Those of all deterministic sites, since the same draws tell them."""
     if not fit.has_data:
         raise needs_data(f"'{site}' is no latent site; deterministic sites")
-    draws = fit.sample(MOMENT_DRAWS)
-    if site not in draws:
-        known = ", ".join([*fit.sites, *(n for n in draws if n not in fit.sites)])
-        raise ArgumentError(f"'{site}' is no site of the fit.\nExpected one of {known}.")
-    told = {name: own for name, own in draws.items() if name not in fit.sites}
-    return {name: (own.mean(axis=0), own.std(axis=0)) for name, own in told.items()}
+    drawn = {n: a for n, a in fit.sample(MOMENT_DRAWS).items() if n not in fit.sites}
+    return {name: (draws.mean(axis=0), draws.std(axis=0)) for name, draws in drawn.items()}
+
+
+_drawn: WeakKeyDictionary[Fit, Moments] = WeakKeyDictionary()
 
 
 def summary_table(fit: Fit, sites: list[str] | None, draws: int) -> pd.DataFrame:

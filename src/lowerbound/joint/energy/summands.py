@@ -62,7 +62,7 @@ class Summand:
     @property
     def axes(self) -> tuple[tuple[Label, ...], ...]:
         """The labels of every array that is multiplied, the constants' first."""
-        read = (tuple(unique(map(labels_of, read.index))) for read in self.reads)
+        read = (tuple(indices.labels_along(read.index)) for read in self.reads)
         return (*(labels for _, labels in self.constants), *read)
 
     @property
