@@ -25,6 +25,7 @@ from lowerbound.methods.hierarchy.hierarchies import Hierarchy, predictors_for, 
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.missed.remainders import MOST as MOST_LEFT
+from lowerbound.methods.hierarchy.missed.remainders import POINTS as VALUES
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration
 from lowerbound.methods.sampling.sampled import FIRST, WARM, sampled_predictors
@@ -53,7 +54,7 @@ NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, a
 # Of chains: operations of what is compiled, times that slopes are asked for, and numbers of a pass
 # over one block, and over its products.
 ELIMINATED, CALLS, PASSED, CUBED = 3000.0, 5000, 25_000, 50
-LOOKED_AT = 40_000  # places where it is seen what a Gaussian leaves of terms that meet
+LOOKED_AT = 3000  # places where it is seen what a Gaussian leaves of terms that meet, for a theta
 SAMPLER, GRADIENTS = 6000, 20  # operations of NUTS, optimised; gradients of a trajectory
 DIFFERENTIATED, SQUARES, NUMBERS = 3, 10, 100  # of log p; of P, for each pair of z; for a number
 TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficients of a predictor
@@ -154,7 +155,7 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     term, left = TERM * found.count, 0.0
     if found.meet:  # the whole program is run at every node, and for what a Gaussian leaves of it
         term, nodes = 2 * counted.numbers, found.nodes
-        left = LOOKED_AT * term if found.size <= MOST_LEFT else 0.0
+        left = LOOKED_AT * term * (VALUES if found.theta else 1) * (found.size <= MOST_LEFT)
     each = SOLVED + steps * (nodes * term + PAIR * pairs)
     flops = solved * steps * float(surface.pattern.dense) ** 3
     held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
