@@ -3,7 +3,6 @@
 import gc
 import os
 import tempfile
-import threading
 from collections.abc import Generator
 from importlib.metadata import version
 from typing import Any
@@ -99,7 +98,7 @@ def pytest_collection_finish() -> None:
     what it takes to compile it.
     """
     if os.environ.get(STORED) == "0":
-        share_contexts()
+        load_few_dialects()
         os.environ[STORED] = "1"  # JAX has read it here
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.environ[FOLDER])
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -110,26 +109,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def share_contexts() -> None:
-    """A hundred programs are written in one context of MLIR, which takes as long to make as a
-    small program to write; then there is another, as it holds what was written. A program that is
-    compiled while another is written has its own: it would be written into that one.
+def load_few_dialects() -> None:
+    """Programs are written in StableHLO and `func`: JAX loads a dozen other dialects for each.
+
+    What the compiler needs besides, it loads by itself.
     """
     from jax._src.interpreters import mlir
 
-    if not version("jax").startswith("0.10."):  # of others it is not known
-        return
-    make, own = mlir.make_ir_context, threading.local()
-
-    def context() -> Any:
-        if mlir.ir.Context.current is not None:
-            return make()
-        own.programs = getattr(own, "programs", 0) + 1
-        if own.programs % 100 == 1:
-            own.context = make()
-        return own.context
-
-    mlir.make_ir_context = context
+    if version("jax").startswith("0.10."):  # of others it is not known
+        mlir.JaxIrContext.load_all_available_dialects = lambda context: (
+            context.get_dialect_descriptor("func")
+        )
 
 
 # Files whose tests share no compiled program: long ones that run pages, or processes of their own.
