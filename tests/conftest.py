@@ -98,7 +98,6 @@ def pytest_collection_finish() -> None:
     what it takes to compile it.
     """
     if os.environ.get(STORED) == "0":
-        load_few_dialects()
         os.environ[STORED] = "1"  # JAX has read it here
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.environ[FOLDER])
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -107,19 +106,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
-
-
-def load_few_dialects() -> None:
-    """Programs are written in StableHLO and `func`: JAX loads a dozen other dialects for each.
-
-    What the compiler needs besides, it loads by itself.
-    """
-    from jax._src.interpreters import mlir
-
-    if version("jax").startswith("0.10."):  # of others it is not known
-        mlir.JaxIrContext.load_all_available_dialects = lambda context: (
-            context.get_dialect_descriptor("func")
-        )
 
 
 # Files whose tests share no compiled program: long ones that run pages, or processes of their own.
