@@ -169,8 +169,8 @@ class MixtureOfExperts(Regressor, Gated):
 
     >>> from lowerbound.estimators import MixtureOfExperts
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.uniform(-3, 3, size=(200, 1))
-    >>> y = np.where(x[:, 0] < 0, -2 * x[:, 0], 1 + x[:, 0]) + 0.1 * rng.normal(size=200)
+    >>> x = rng.uniform(-3, 3, size=(80, 1))
+    >>> y = np.where(x[:, 0] < 0, -2 * x[:, 0], 1 + x[:, 0]) + 0.1 * rng.normal(size=80)
     >>> model = MixtureOfExperts(2).fit(x, y)
     >>> np.sort(model.coef_[:, 0]).round(1)
     array([-2.,  1.])
@@ -228,7 +228,7 @@ class MixtureOfExpertsClassifier(Classifier, Gated):
 
     >>> from lowerbound.estimators import MixtureOfExpertsClassifier
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.uniform(-3, 3, size=(300, 1))
+    >>> x = rng.uniform(-3, 3, size=(100, 1))
     >>> model = MixtureOfExpertsClassifier(2).fit(x, abs(x[:, 0]) > 1.5)
     >>> model.predict([[-2.5], [0.0], [2.5]]).tolist()
     [True, False, True]
