@@ -121,6 +121,16 @@ def regression(x, y):
 
 
 @pytest.mark.judged
+def test_a_density_that_is_too_dear_is_not_compared():
+    """So says the verdict of such a fit: to measure it would take longer."""
+    work = Work(100.0, 1e6)
+    with jax.enable_x64(True):
+        counted = Counted(Problem(schools, (SIGMA, EFFECTS), {}))
+        assert counted.judged(work).numbers > work.numbers
+        counted.states, counted.numbers = 2, 10**11  # which are summed out at every draw
+        assert counted.judged(work) == work
+
+
 def test_a_dear_density_is_looked_at_at_fewer_points():
     """As the verdict does: so many seconds of an ordinary core, and some draws at any price."""
 

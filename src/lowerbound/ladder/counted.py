@@ -24,6 +24,7 @@ from lowerbound.run.problem import Problem
 JUDGED, DIFFERENTIATED = 300, 2
 GRANTED = 0.4  # seconds of an ordinary core for the draws of q, as of the verdict of a short fit
 DRAWN, MORE = (64, 512), (2, 3584)  # these draws; times as many more points, and the most of them
+TOO_LONG = 20.0  # seconds of the fewest draws, from which on a fit is not compared
 UNHURRIED = 2.5  # numbers for one of log p, in a program that is compiled for few points
 SUMMED_OUT, SUMMED = 250, 4  # operations by which discrete sites are summed out; numbers for one
 DERIVED, SHORT = 5, 50  # operations for one of a long program, and those of a short one
@@ -84,6 +85,8 @@ class Counted:
         if not self.size or not current().verdicts:
             return work  # there is no density of discrete sites alone
         found = self._judging
+        if DRAWN[0] * found.ordinary > TOO_LONG:
+            return work
         affordable, (times, most) = GRANTED / found.ordinary, MORE
         points = float(np.clip(affordable, *DRAWN)) + min(times * affordable, most)
         return replace(
