@@ -150,7 +150,8 @@ class NodeMixture(_WithMoments):
     @property
     def support(self) -> Any:
         """Where a component has its mass."""
-        return self._component(0).support
+        with jax.enable_x64(True):  # bounds that are doubles, asked in a session of singles too
+            return self._component(0).support
 
     @property
     def probs(self) -> Array:
