@@ -299,7 +299,7 @@ class Maps:
         inverse: str,
     ) -> Entries:
         source, by = both[number], both[1 - number]
-        value = value_of(other, self.known)
+        value = value_of(other, self.known, None)
         if value is not None and not inverse:  # zeros of a design are no entries
             some = np.asarray(value).ravel()[by] != 0
             out, source, by = out[some], source[some], by[some]

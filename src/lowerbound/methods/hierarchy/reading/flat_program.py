@@ -96,9 +96,11 @@ class FlatProgram:
         return [value_of(atom, found) for atom in wanted]
 
 
-def value_of(atom: Atom, found: Mapping[Name, Any], otherwise: Any = None) -> Any:
-    """What is known, or has been found for its name."""
-    return atom.value if isinstance(atom, Known) else found.get(atom, otherwise)
+def value_of(atom: Atom, found: Mapping[Name, Any], *otherwise: Any) -> Any:
+    """What is known, or was found for its name; `otherwise`, where given, if nothing was."""
+    if isinstance(atom, Known):
+        return atom.value
+    return found.get(atom, *otherwise) if otherwise else found[atom]
 
 
 def _needed(

@@ -223,7 +223,7 @@ class _Owners:
         if one.kind in MOVED:
             arrays = list(given)
             for number in placed_inputs(one):
-                place = value_of(one.inputs[number], self.places)
+                place = value_of(one.inputs[number], self.places, None)
                 if place is None:
                     return self._all(one, given)
                 arrays[number] = np.asarray(place)
@@ -241,7 +241,7 @@ class _Owners:
         return (
             one.kind == "select_n"
             and self.reading.kind(one.inputs[0]) == DATA
-            and value_of(one.inputs[0], self.places) is not None
+            and value_of(one.inputs[0], self.places, None) is not None
         )
 
     def _merged(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:

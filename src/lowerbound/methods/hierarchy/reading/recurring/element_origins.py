@@ -90,7 +90,7 @@ def _taken(
     for number, atom in enumerate(one.inputs):
         if number in own:
             arrays.append(np.full(atom.shape, -1) if isinstance(atom, Known) else codes[atom])
-        elif (place := value_of(atom, constant)) is not None:
+        elif (place := value_of(atom, constant, None)) is not None:
             arrays.append(place)
         else:
             return None
@@ -107,7 +107,7 @@ def _product(
     contracted, batch = one.params["dimension_numbers"]
     for number, atom in enumerate(one.inputs):
         other = one.inputs[1 - number]
-        matrix = value_of(other, constant)
+        matrix = value_of(other, constant, None)
         if matrix is None or isinstance(atom, Known) or batch[0]:
             continue
         size = atom.size
