@@ -81,6 +81,18 @@ def test_as_many_points_as_asked_for():
     assert ended(integrate(known.surface, known.start, points=40)).points == 40
 
 
+def test_more_points_are_taken_only_for_a_good_proposal_that_was_found_late():
+    bent = surfaces.together(surfaces.banana(0.6), surfaces.banana(0.5), surfaces.logarithms(0.5))
+    late = ended(integrate(bent.surface, bent.start))
+    assert late.points == 384
+    assert not late.misplaced
+    ridge = surfaces.banana(1.0)
+    never = ended(integrate(ridge.surface, ridge.start))
+    assert never.points == 256
+    assert never.misplaced
+    assert not never.enough
+
+
 def test_every_solve_starts_from_those_around_it():
     known, warm = surfaces.gaussian(2), []
 

@@ -27,6 +27,7 @@ SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 FASTER = 3  # times as many points as before, where so many are taken in any case
 GRID = (13, 25, 49, 97)  # nodes of one hyperparameter
 MOST = 256  # points, unless told
+BEYOND, YOUNG = 384, 5  # so many for a good proposal that has less than a fifth of the points
 ROUGH = 0.1  # nats: the error of the surrogate at a point left out; of a grid, twice
 MOVED = 0.08  # sds that a mean of any function of theta may move from one size to the next
 NARROWLY = 0.016  # the same of two numbers, for which few more points are needed
@@ -142,6 +143,8 @@ def integrate(
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
     for places in _rounds(len(start), points, fewest):
+        if points is None and count >= MOST and not _young(integral, len(own)):
+            break
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
             count += 1
@@ -178,6 +181,12 @@ def integrate(
     return integral
 
 
+def _young(integral: Integral | None, own: int) -> bool:
+    """Whether the points showed late what proposal is good, so that few of them are its own."""
+    assert integral is not None
+    return not integral.misplaced and YOUNG * own < integral.points
+
+
 def _unforeseen(integral: Integral, one: Solved, top: float) -> bool:
     """Whether a surface is higher at a point than is foreseen, where it still matters."""
     foreseen = float(integral.smoothed.log_prob(one.t[None])[0]) + integral.log_evidence
@@ -194,7 +203,7 @@ def _rounds(k: int, points: int | None, fewest: int) -> Iterator[np.ndarray]:
             done.update(places)
             yield np.array(places)[:, None]
         return
-    sizes = [size for size in SIZES if 4 * k <= size <= MOST] if points is None else [points]
+    sizes = [size for size in SIZES if 4 * k <= size <= BEYOND] if points is None else [points]
     before = 0
     for size in sizes:
         if before and size < min(fewest, FASTER * before):
