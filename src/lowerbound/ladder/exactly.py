@@ -10,16 +10,20 @@ from lowerbound.joint import inputs_of
 from lowerbound.joint.multiaffine import Structure
 from lowerbound.joint.terms.impossible import is_impossible
 from lowerbound.ladder.case import Case, Tried, entry, listed
+from lowerbound.ladder.exchangeable import exchangeable
 from lowerbound.methods.coordinate.cavi import CAVI
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BELOW
 from lowerbound.methods.rewriting.augmenting import Augmented, augmented_problem
 from lowerbound.methods.rewriting.enumeration import Enumeration, can_be_enumerated
+from lowerbound.methods.rewriting.summed_out import summed_problem
 from lowerbound.rewrite.augment import possible
 
 STARTS = 6  # of coordinate ascent, two of every kind, where they cost little
 SMALL_MIXTURE = 10_000  # responsibilities, in all discrete factors
 FEW_TRANSITIONS = 1_000  # of all paths: the sum over them costs little in every step of a Gaussian
 FEW_STEPS, SIDE_BY_SIDE = 100, 20_000  # of one path, and transitions of many such, summed at once
+# Rows for each number, from where on a posterior is near a Gaussian; responsibilities in all rows.
+MANY_ROWS, SUMMED_IN_STEPS = 100, 50_000
 
 
 def exact(case: Case) -> Iterator[Tried]:
@@ -59,6 +63,11 @@ def coordinates(case: Case) -> Iterator[Tried]:
     if short and 0 < case.size <= FULL_BELOW and case.summable:
         reason = "short enough to be summed out of a Gaussian, which loses less"
         yield case.tried(name, f"{listed(short)} makes a path {reason}")
+        return
+    many = many_rows(case)
+    if many:
+        reason = f"there are {case.size} numbers, and {MANY_ROWS} rows or more for each"
+        yield case.tried(name, f"{listed(many)} summed out of a Gaussian loses less: {reason}")
         return
     how = " (some expectations by quadrature)" if structure.by_quadrature else ""
     starts = STARTS if several_optima(structure) else 1
@@ -103,6 +112,27 @@ def several_optima(structure: Structure) -> bool:
     numbers = {block.number for block in discrete}
     meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
     return meets and size <= SMALL_MIXTURE
+
+
+def many_rows(case: Case) -> tuple[str, ...]:
+    """The discrete sites, where few numbers are known by so many rows that a Gaussian has them.
+
+    Given q of every row, the numbers look better known than they are; summed over, the rows make a
+    likelihood of the numbers, near a Gaussian as all are. Not so where components may change
+    places: there the posterior has many summits.
+    """
+    structure = case.structure
+    discrete = [block for block in structure.blocks if block.family.enumerable]
+    numbers = {block.number for block in discrete}
+    meets = any(s.blocks & numbers and s.blocks - numbers for s in structure.summands)
+    alone = all(b.elements == math.prod(b.batch_shape) for b in discrete)  # no path
+    rows = min((b.elements for b in discrete), default=0)
+    states = sum(b.elements * int(b.static["dim"]) for b in discrete)
+    few = 0 < MANY_ROWS * case.size <= rows and case.size <= FULL_BELOW
+    if not (meets and alone and few and states <= SUMMED_IN_STEPS and case.summable):
+        return ()
+    summation, problem = summed_problem(case.problem)
+    return () if exchangeable(problem.model) else tuple(summation.names)
 
 
 def short_paths(structure: Structure) -> tuple[str, ...]:
