@@ -9,6 +9,7 @@ from typing import Final
 
 from lowerbound.cost import Work
 from lowerbound.ladder.counted import Counted
+from lowerbound.ladder.exactly import MANY_ROWS
 from lowerbound.ladder.exchangeable import exchangeable
 from lowerbound.methods.gaussian.centring import MOST_TRIED, sites_to_try
 from lowerbound.methods.gaussian.climbing.climbs import MOST_PLACES, RACE
@@ -85,6 +86,8 @@ def _climbed(counted: Counted, method: UnconstrainedMethod, size: int) -> Work:
     if isinstance(method, Laplace):
         return _gradients(counted, _started(method, size), size)
     few, most = few_points(counted, method, size), most_points(counted, method, size)
+    if counted.states > 1 and counted.rows >= MANY_ROWS * size:
+        return _gradients(counted, few, size)  # near a Gaussian, which its verdict sees at once
     barely = _gradients(counted, VERDICT * most, size)
     looked = counted.continuous if barely.numbers >= WORTH_A_LOOK else None
     if looked is not None and exchangeable(looked.model):
