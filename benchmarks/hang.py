@@ -64,6 +64,7 @@ def repeat(case: Case, times: int, limit: float) -> None:
             faulthandler.dump_traceback_later(limit, exit=True)
         calls(case, fit, seed=number)
         faulthandler.cancel_dump_traceback_later()
+        print(f"round {number + 1} of {times} ended", flush=True)
 
 
 def started(name: str, pool: int, times: int, limit: float, flags: str = "") -> tuple[int, str]:
