@@ -93,8 +93,8 @@ class Surface:
         """Whether second derivatives cost much, and much more than gradients."""
         sparsity = self.sparsity
         spent = work(sparsity.border, sparsity.local, sparsity.width)
-        spent += curvature_work(sparsity, self.target)
-        return sum(map(len, sparsity.directions)) > FEW and spent > DEAR
+        spent += curvature_work(self.target, sparsity.count)
+        return sparsity.count > FEW and spent > DEAR
 
     def vectors(self, loc: np.ndarray, precision: Precision, draws: np.ndarray) -> np.ndarray:
         """The points u of some draws."""

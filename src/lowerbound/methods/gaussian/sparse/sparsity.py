@@ -55,6 +55,11 @@ class Sparsity:
         return len(self.order)
 
     @property
+    def count(self) -> int:
+        """The number of directions."""
+        return sum(map(len, self.directions))
+
+    @property
     def local(self) -> int:
         """The number of banded entries."""
         return self.size - self.border
@@ -92,13 +97,14 @@ class Sparsity:
         return table
 
 
-def sparsity_of(target: Target, points: np.ndarray) -> Sparsity:
-    """The sparsity of H at some points, as a band and a border of the least work."""
+def sparsity_of(target: Target, points: np.ndarray, most: float) -> Sparsity | None:
+    """The sparsity of H at some points, as a band and a border of the least work.
+
+    None where no order is found in which a factorisation takes fewer than `most` operations.
+    """
     groups = groups_of(target)
     pattern = _pattern(target, groups, points)
-    if pattern is None:
-        return _dense(groups)
-    return _ordered(groups, pattern)
+    return None if pattern is None else _ordered(groups, pattern, most)
 
 
 def work(border: int, local: int, width: int) -> float:
@@ -106,31 +112,29 @@ def work(border: int, local: int, width: int) -> float:
     return local * float(width + 1 + border) ** 2 + float(border) ** 3
 
 
-def pays(sparsity: Sparsity, target: Target) -> bool:
-    """Whether the structure saves most of the work of a full covariance, and is affordable."""
-    spent = work(sparsity.border, sparsity.local, sparsity.width)
-    return spent <= min(PAYS * float(sparsity.size) ** 3, MOST_WORK) and affordable(
-        sparsity, target
-    )
+def work_that_pays(size: int) -> float:
+    """Operations of a factorisation that saves most of a full covariance's, and is affordable."""
+    return min(PAYS * full_work(size), MOST_WORK)
 
 
-def affordable(sparsity: Sparsity, target: Target) -> bool:
-    """Whether second derivatives in all directions cost little enough."""
-    return curvature_work(sparsity, target) <= MOST_CURVATURE
+def full_work(size: int) -> float:
+    """Operations of one factorisation of a full covariance, roughly."""
+    return work(size, 0, 0)
 
 
-def curvature_work(sparsity: Sparsity, target: Target) -> float:
+def affordable(target: Target, directions: int) -> bool:
+    """Whether second derivatives in so many directions cost little enough."""
+    return curvature_work(target, directions) <= MOST_CURVATURE
+
+
+def curvature_work(target: Target, directions: int) -> float:
     """Numbers computed for the second derivatives at one point, roughly."""
-    directions = sum(map(len, sparsity.directions))
     return numbers_computed(target.closed.jaxpr) * float(directions)
 
 
 def dense(target: Target) -> Sparsity:
-    """No zeros at all: every entry is in the border."""
-    return _dense(groups_of(target))
-
-
-def _dense(groups: Groups) -> Sparsity:
+    """No zeros at all: every entry is in the border. It is as large as a covariance."""
+    groups = groups_of(target)
     order = np.concatenate(groups.entries[::-1])  # small sites last, where draws are best
     directions = tuple(np.eye(len(entries)) for entries in groups.entries)
     row = np.empty(len(order), int)
@@ -236,11 +240,13 @@ def _look(entries: np.ndarray, seed: int) -> _Look:
     return _Look(entries, bins, np.concatenate([plain, plain * code]))
 
 
-def _ordered(groups: Groups, pattern: Any) -> Sparsity:
-    """The globals are the entries that meet most others: as many of them as make least work."""
+def _ordered(groups: Groups, pattern: Any, most: float) -> Sparsity | None:
+    """The globals are the entries that meet most others: as many of them as make least work.
+
+    None where that is not less than `most`.
+    """
     from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-    size = pattern.shape[0]
     degree = np.diff(pattern.indptr) - 1
     levels = np.unique(degree)
     levels = levels[np.unique(np.linspace(0, len(levels) - 1, 20).astype(int))]
@@ -259,8 +265,8 @@ def _ordered(groups: Groups, pattern: Any) -> Sparsity:
             best = spent, local[order], last, width
     assert best is not None
     spent, local, last, width = best
-    if spent >= float(size) ** 3:
-        return _dense(groups)
+    if spent >= most:
+        return None
     inner = pattern[local][:, local]
     _, labels = connected_components(inner, directed=False)
     largest = int(np.bincount(labels).max())

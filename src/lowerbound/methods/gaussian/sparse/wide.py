@@ -14,8 +14,9 @@ from lowerbound.methods.gaussian.sparse.sparsity import (
     Sparsity,
     affordable,
     dense,
-    pays,
+    full_work,
     sparsity_of,
+    work_that_pays,
 )
 from lowerbound.methods.gaussian.target import Target, target_for
 from lowerbound.methods.gaussian.unconstrained_methods import FULL_BY_NEWTON, Gaussian
@@ -57,17 +58,15 @@ def wide_problem(problem: Problem, method: Gaussian) -> tuple[Target, Wide | Non
 
 def wide_for(target: Target, method: Gaussian) -> Wide | None:
     """The covariance for a method that leaves it open; None where none is affordable."""
-    full = Wide("full", dense(target))
-    if method.rank == "full":
-        return full if affordable(full.sparsity, target) else None
-    points = starts_of(target, method, 0)[-PROBES:]
-    sparsity = sparsity_of(target, points)
-    if method.rank == "structured":
-        if not sparsity.local:
-            raise NoStructureError(target.size)
-        return Wide("structured", sparsity)
-    if pays(sparsity, target):
-        return Wide("structured", sparsity)
-    if target.size <= FULL_BY_NEWTON and affordable(full.sparsity, target):
-        return full
+    size = target.size
+    if method.rank != "full":
+        asked = method.rank == "structured"
+        most = full_work(size) if asked else work_that_pays(size)
+        sparsity = sparsity_of(target, starts_of(target, method, 0)[-PROBES:], most)
+        if asked and sparsity is None:
+            raise NoStructureError(size)
+        if sparsity is not None and (asked or affordable(target, sparsity.count)):
+            return Wide("structured", sparsity)
+    if size <= FULL_BY_NEWTON and affordable(target, size):
+        return Wide("full", dense(target))
     return None
