@@ -108,6 +108,15 @@ TEXTS = [
         "Site 'k' is discrete and is unbounded: Poisson   (model.py:3).\nExpected a bound.",
     ),
     (
+        errors.NoCoordinatesError("z", "ProjectedNormal", "model.py:3", "vectors of length 1"),
+        "Site 'z' is ProjectedNormal, and NumPyro has no map from real numbers to its support, "
+        "vectors of length 1   (model.py:3). Its samplers cannot run it either.\n"
+        "Expected a support that numpyro.distributions.biject_to knows. For directions: "
+        "numpyro.handlers.reparam(model, "
+        "config={'z': numpyro.infer.reparam.ProjectedNormalReparam()}); else write the site as a "
+        "function of real ones.",
+    ),
+    (
         errors.NoMarginalError("Site 'z' has 900 entries", "at most 100 entries"),
         "Site 'z' has 900 entries.\nExpected at most 100 entries. Use draws: fit.sample(1000).",
     ),

@@ -1,5 +1,7 @@
 """Densities on a grid: interpolation, mixtures over nodes, and q(theta) q(z | theta)."""
 
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.distributions import biject_to, constraints
 from scipy import stats
+from scipy.interpolate import CubicSpline
 
 import lowerbound as lb
 from lowerbound.compiled import quickly
@@ -295,3 +298,21 @@ def test_between_nodes_a_parabola_is_one_and_a_cliff_has_no_mass_beside_it():
     inside = beside[:-1].reshape(-1, 8)
     assert (inside.max(axis=1) < higher + 0.2).all()
     assert (inside[9:] < -96.0).all()
+
+
+def test_between_many_nodes_lies_the_spline_without_a_matrix_of_all_pairs():
+    """A density on 4,000 nodes took 16 GB: the matrix of the spline, for each of its uses."""
+    t = np.arange(4_000.0)
+    values = -0.5 * ((t - 1_900) / 300) ** 2 + np.sin(t / 40)
+    places = np.arange(16 * (len(t) - 1) + 1) / 16
+    spline = CubicSpline(t, values)(places)
+    tracemalloc.start()
+    try:
+        with jax.enable_x64(True):
+            found = np.asarray(finer(jnp.asarray(values), 16, centres=False))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    inside = slice(16 * 30, -16 * 30)
+    np.testing.assert_allclose(found[inside], spline[inside], rtol=0, atol=1e-10)
+    assert most < 100 * found.nbytes

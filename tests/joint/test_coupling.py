@@ -111,3 +111,17 @@ def test_functions_of_one_element_that_meet_are_one(function: Callable[..., Any]
     assert known | {name for one in structure.residuals for name in one.latents} == set(
         model.latent
     )
+
+
+@pytest.mark.parametrize(
+    "prior", [dist.Wishart, dist.InverseWishart], ids=lambda prior: prior.__name__
+)
+def test_two_entries_of_one_matrix_fit_no_factor(prior):
+    """Squares of entries were parted into distinct and equal pairs without an end."""
+
+    def entries(t: Any) -> None:
+        z = numpyro.sample("z", prior(4.0, scale_matrix=1.2 * jnp.eye(2)))
+        numpyro.sample("t", dist.Normal(z, 0.5).to_event(2), obs=t)
+
+    joint = multi_affine(trace_model(entries, (np.eye(2),)))
+    assert {residual.latents for residual in joint.structure.residuals} == {("z",)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from numpyro.infer.reparam import ProjectedNormalReparam
 
 from lowerbound import errors
 from lowerbound.model import trace_model
@@ -236,6 +238,47 @@ def test_masked_observations_may_be_impossible():
     counts, keep = np.array([1, -999, 2]), np.array([True, False, True])
     assert trace_model(model, (counts, keep)).observed["y"].missing is None
     assert "y[1] = -999" in message(errors.SupportError, model, counts, ~keep)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        dist.LKJCholesky(4, 1.0),
+        dist.ProjectedNormal(jnp.array([0.3, 1.0, -0.4])),
+        dist.ZeroSumNormal(3.0, (40,)),
+        dist.Dirichlet(jnp.ones(60)),
+    ],
+    ids=lambda law: type(law).__name__,
+)
+def test_singles_have_the_rounding_of_singles(law):
+    """Draws of NumPyro in its default precision are data of its own distributions."""
+
+    def model(y):
+        shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
+        numpyro.factor("other", -(shift**2))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", law, obs=y)
+
+    y = np.asarray(law.sample(jax.random.key(0), (200,)))
+    assert y.dtype == np.float32
+    assert "y" in trace_model(model, (y,)).observed
+    wrong = y.copy()
+    wrong[7] *= 1.01
+    wrong[7, ..., 0] += 0.01
+    assert "y[7] = [" in message(errors.SupportError, model, wrong)
+
+
+def test_directions_have_no_coordinates():
+    def model():
+        numpyro.sample("way", dist.ProjectedNormal(jnp.array([0.3, 1.0])))
+
+    text = message(errors.NoCoordinatesError, model)
+    assert text.startswith(
+        "Site 'way' is ProjectedNormal, and NumPyro has no map from real numbers to its support, "
+        "vectors of length 1   (test_model_errors.py:"
+    )
+    config = {"way": ProjectedNormalReparam()}
+    trace_model(numpyro.handlers.reparam(model, config=config), ())
 
 
 def test_supports_that_depend_on_latents_are_not_checked():

@@ -78,6 +78,7 @@ from lowerbound.errors.doubts import (
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,
+    NoCoordinatesError,
     NoLatentSiteError,
     NoMarginalError,
     NoObservedSiteError,
@@ -235,6 +236,7 @@ __all__ = [
     "DiscreteSiteError",
     "DuplicateSiteError",
     "NoLatentSiteError",
+    "NoCoordinatesError",
     "NoMarginalError",
     "NoObservedSiteError",
     "ParameterSiteError",

@@ -62,6 +62,20 @@ class DiscreteSiteError(UnsupportedModelError):
         super().__init__(f"Site '{site}' {found}: {distribution}   ({where}).\nExpected {expected}")
 
 
+class NoCoordinatesError(UnsupportedModelError):
+    """The values of a site have no map from real numbers."""
+
+    def __init__(self, site: str, distribution: str, where: str, support: str) -> None:
+        super().__init__(
+            f"Site '{site}' is {distribution}, and NumPyro has no map from real numbers to its "
+            f"support, {support}   ({where}). Its samplers cannot run it either.\n"
+            "Expected a support that numpyro.distributions.biject_to knows. For directions: "
+            "numpyro.handlers.reparam(model, "
+            f"config={{'{site}': numpyro.infer.reparam.ProjectedNormalReparam()}}); else write the "
+            "site as a function of real ones."
+        )
+
+
 class NoMarginalError(UnsupportedModelError):
     """The marginal of some sites has no closed form, or one that is too large to hold."""
 

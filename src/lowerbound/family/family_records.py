@@ -20,6 +20,7 @@ from lowerbound.family.densities.score_product import ScoreProduct
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.meanfield import MeanField
+from lowerbound.family.numerics.long_tails import easing, with_easing
 from lowerbound.family.registry import kind_named
 from lowerbound.family.sparse.sparse_gaussian import SparseGaussian
 from lowerbound.family.variational import Variational
@@ -41,7 +42,13 @@ def family_record(family: Variational) -> dict[str, Any]:
             return {"kind": "mean field", "blocks": [_block_record(b) for b in family.blocks]}
         case Conditioned():
             inner = family_record(family.inner)
-            return {"kind": "conditioned", "sites": list(family.sites), "inner": inner}
+            eased = {
+                site: list(found)
+                for site, transform in zip(family.sites, family.transforms, strict=True)
+                if (found := easing(transform)) is not None
+            }
+            record = {"kind": "conditioned", "sites": list(family.sites), "inner": inner}
+            return {**record, "eased": eased} if eased else record
         case UnconstrainedGaussian():
             noncentred = sorted(family.coordinates.noncentred)
             return {
@@ -89,8 +96,11 @@ def family_from(record: Mapping[str, Any], sites: Sites) -> Variational:
             return MeanField.of(tuple(_block(b) for b in record["blocks"]))
         case "conditioned":
             names = tuple(record["sites"])
-            transforms = tuple(biject_to(support_from(sites[n]["support"])) for n in names)
-            return Conditioned(names, transforms, family_from(record["inner"], sites))
+            transforms = [biject_to(support_from(sites[n]["support"])) for n in names]
+            for name, eased in record.get("eased", {}).items():
+                number = names.index(name)
+                transforms[number] = with_easing(transforms[number], *eased)
+            return Conditioned(names, tuple(transforms), family_from(record["inner"], sites))
         case "gaussian":
             centrings, warps = record.get("noncentred", {}), record.get("warped", {})
             coordinates = _coordinates(record, frozenset(centrings), frozenset(warps))

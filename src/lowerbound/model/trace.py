@@ -35,6 +35,7 @@ from lowerbound.model.spare_entries import spare_sites, without_masks
 from lowerbound.model.user_lines import counts_steps, error_line, error_site
 from lowerbound.model.validate import (
     INTEGERS,
+    check_coordinates,
     check_not_empty,
     check_sites,
     check_support,
@@ -82,6 +83,7 @@ def trace_model(
         sites = _sites(found, missing, arguments, key, unsettled)
         model = dataclasses.replace(model, sites=sites, single=program is not function)
         check_use(found, model)
+        check_coordinates(model)
         spare = spare_sites(found, model)
         if spare:
             known = [entry.name for entry in found.entries]

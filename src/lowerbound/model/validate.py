@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 from jax import Array
-from numpyro.distributions import constraints
+from numpyro.distributions import biject_to, constraints
 
 from lowerbound.compiled import traced
 from lowerbound.errors import (
     EmptyDataError,
+    NoCoordinatesError,
     NoLatentSiteError,
     SupportError,
     UnusedDataError,
@@ -40,6 +41,19 @@ def check_sites(found: Record) -> None:
     observed = [entry.name for entry in found.entries if entry.kind == "observed"]
     if not latent:
         raise NoLatentSiteError(observed)
+
+
+def check_coordinates(model: Model) -> None:
+    """Real numbers can be mapped to the values of every latent site that is not discrete."""
+    for site in model.latent.values():
+        if site.support is None or site.support.is_discrete:
+            continue
+        try:
+            biject_to(site.support)
+        except NotImplementedError:
+            raise NoCoordinatesError(
+                site.name, site.distribution, site.where, describe(site.support)
+            ) from None
 
 
 def check_use(found: Record, model: Model) -> None:
@@ -92,7 +106,7 @@ def check_support(
     if type(site.support) is type(constraints.real):
         return  # what is no number shows in the densities (`numbers`)
     try:
-        possible = np.asarray(site.support(value))
+        possible = _allowed(site.support, value)
     except (NotImplementedError, TypeError, ValueError):
         return
     bad = ~possible
@@ -121,6 +135,15 @@ def check_support(
     )
 
 
+def _allowed(support: constraints.Constraint, value: np.ndarray) -> np.ndarray:
+    """Which values a support has; singles are judged with the rounding that singles have."""
+    possible = np.asarray(support(value))
+    if possible.all() or value.dtype.kind != "f":
+        return possible
+    single = value.astype(np.float32)
+    return possible | np.asarray(support(single)) if np.array_equal(single, value) else possible
+
+
 def describe(support: constraints.Constraint) -> str:
     """A support in words."""
     plain = {
@@ -134,6 +157,8 @@ def describe(support: constraints.Constraint) -> str:
         "Simplex": "vectors of numbers >= 0 that sum to 1",
         "PositiveDefinite": "symmetric positive definite matrices",
         "CorrCholesky": "Cholesky factors of correlation matrices",
+        "Sphere": "vectors of length 1",
+        "ZeroSum": "vectors of numbers that sum to 0",
         "Real": "real numbers",
     }
     kind = type(support).__name__.lstrip("_")

@@ -1,6 +1,7 @@
 """Integrals over hyperparameters: surfaces whose evidence, means and sds are known."""
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -60,6 +61,33 @@ def test_the_density_is_that_of_the_surface(name):
     t = known.mean + known.sd * rng.uniform(-1.5, 1.5, (20, 2))
     exact = np.array([known(one) for one in t]) - known.log_integral
     assert found.smoothed.log_prob(t) == pytest.approx(exact, abs=0.05)
+
+
+class Spiked:
+    """A surrogate with a tower on the first of some nodes, and how often it was asked."""
+
+    def __init__(self, smoothed, height):
+        self.surrogate, self.height, self.asked = smoothed.surrogate, height, 0
+        self.top = smoothed.placed.outward(smoothed.nodes[:1])
+
+    def __call__(self, t):
+        self.asked += len(t)
+        near = (abs(t - self.top) < 1e-6).all(axis=1)
+        return self.surrogate(t) + self.height * near
+
+
+@pytest.mark.parametrize("height", [0.0, 12.0, 300.0])
+def test_draws_are_cheap_where_a_surrogate_towers_at_one_place(height):
+    """A fit did not end: one proposal of 5,000 was kept, of as many as 4,096 draws needed."""
+    plain = integral("two logarithms").smoothed
+    spiked = Spiked(plain, height)
+    trimmed = replace(plain, surrogate=spiked, ceiling=math.inf).trimmed()
+    spiked.asked = 0
+    draws = trimmed.sample(np.random.default_rng(0), 2_000)
+    assert len(draws) == 2_000
+    assert spiked.asked < 2_000 / 0.02 * 1.3
+    assert trimmed.weights.sum() == pytest.approx(1.0)
+    assert abs((draws.mean(axis=0) - plain.mean) / draws.std(axis=0)).max() < 0.12
 
 
 def test_it_says_how_good_it_is():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of t
 BENT = 1.0  # times twice the bend of a parabola with given second differences: these may grow
 CLIFF = 20.0  # nats: second differences where nodes end, or where nothing is known of the next
 LITTLE = 1.5  # nats: second differences that are no cliff
+NEIGHBOURS = 28  # on either side, that a spline has its second derivatives from: 0.27^28 = 1e-16
 
 
 def drawn_places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
@@ -111,13 +111,18 @@ def finer(values: Array, refined: int, *, centres: bool) -> Array:
     would be where there is none. So it bends away from the line between two nodes by no more than
     the lesser of the bends at these asks for, or a little.
     """
-    found = jnp.tensordot(_spline(len(values), refined, centres=centres), values, axes=1)
-    if len(values) < 3:
-        return found
-    places = (np.arange(len(found)) + 0.5 * centres) / refined
-    before = np.minimum(places.astype(int), len(values) - 2)
+    count = len(values)
+    if count == 1:
+        return values
+    places = np.arange((count - 1) * refined + (not centres)) / refined + 0.5 / refined * centres
+    before = np.minimum(places.astype(int), count - 2)
     within = (places - before).reshape((-1,) + (1,) * (values.ndim - 1))
-    line = (1 - within) * values[before] + within * values[before + 1]
+    line: Array = (1 - within) * values[before] + within * values[before + 1]
+    if count == 2:
+        return line
+    curved = _second_derivatives(values)
+    found = line + ((1 - within) ** 3 - (1 - within)) / 6 * curved[before]
+    found += (within**3 - within) / 6 * curved[before + 1]
     bends = jnp.abs(jnp.diff(values, 2, axis=0))
     bends = jnp.where(bends < CLIFF, bends, 0.0)
     bends = jnp.concatenate([bends[:1], bends, bends[-1:]])
@@ -127,20 +132,20 @@ def finer(values: Array, refined: int, *, centres: bool) -> Array:
     return jnp.clip(found, line - most, line + most)
 
 
-@cache
-def _spline(count: int, refined: int, *, centres: bool) -> np.ndarray:
-    """The matrix that takes values at `count` nodes to those of their cubic spline, finer.
+def _second_derivatives(values: Array) -> Array:
+    """Those of the cubic spline at its nodes, at unit distance along the leading axis.
 
-    The finer places are the centres of `refined` cells in each interval, or their ends.
+    They solve m_{i-1} + 4 m_i + m_{i+1} = 6 d_i, with d the second differences, whose inverse is
+    (sqrt 3 - 2)^|i - j| / (2 sqrt 3): a sum over a few neighbours, however many nodes there are.
+    Beyond the ends the second differences stay what they are.
     """
-    from scipy.interpolate import CubicSpline
-
-    if count == 1:
-        return np.ones((1, 1))
-    places = np.arange((count - 1) * refined + (not centres)) / refined
-    places = places + 0.5 / refined * centres
-    matrix: np.ndarray = CubicSpline(np.arange(count), np.eye(count))(places)
-    return matrix
+    beyond = ((NEIGHBOURS + 1,) * 2, *((0, 0),) * (values.ndim - 1))
+    padded = jnp.pad(jnp.diff(values, 2, axis=0), beyond, mode="edge")
+    offsets = np.arange(-NEIGHBOURS, NEIGHBOURS + 1)
+    shares = 6 * (math.sqrt(3) - 2) ** abs(offsets) / (2 * math.sqrt(3))
+    around = NEIGHBOURS + offsets[:, None] + np.arange(len(values))
+    found: Array = jnp.tensordot(shares.astype(values.dtype), padded[around], axes=1)
+    return found
 
 
 def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:

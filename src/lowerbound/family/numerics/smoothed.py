@@ -19,6 +19,7 @@ from lowerbound.family.numerics.tabulated import Tabulated
 
 NODES = 2**14  # of low discrepancy, that sums over q are taken of
 MOST_AT_ONCE = 2**17  # proposals of which draws are kept
+KEPT, MOST_LOWERED = 0.02, 2_000  # the share that is kept at least; steps of the ceiling to that
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +123,20 @@ class Smoothed:
         return self.placed.outward(np.concatenate(found)[:count])
 
     def trimmed(self) -> Smoothed:
-        """The same with a ceiling just above what the nodes reach, so that draws are cheap."""
-        return replace(self, ceiling=min(self.ceiling, float(self._ratios.max()) + 0.1))
+        """The same with a ceiling so low that draws are cheap.
+
+        It is just above what the nodes reach, and lower where a few of them tower over all others:
+        there the surrogate is not to be believed, and one proposal in thousands would be kept.
+        """
+        ceiling = min(self.ceiling, float(self._ratios.max()) + 0.1)
+        for _ in range(MOST_LOWERED):
+            capped = replace(self, ceiling=ceiling)
+            capped.__dict__["_ratios"] = np.minimum(self._ratios, ceiling)
+            above = ceiling - capped.log_evidence + np.log(KEPT)
+            if above <= 0.0:
+                break
+            ceiling -= max(float(above), 0.01)
+        return capped
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it as arrays, for parameters of a density and for files."""

@@ -52,7 +52,8 @@ def separate(
         plain = [f for f in entry.term.latents if f.atom.projection is None]
         for site in {f.atom.site for f in plain}:
             factors = [f for f in plain if f.atom.site == site]
-            if len(factors) > 1 and latents[site].domain is not REAL:
+            domain = latents[site].domain
+            if len(factors) > 1 and domain is not REAL and domain.event_dim < 2:
                 coupled.add(site)
     return [_unmarked(entry) for entry in done[::-1]], coupled
 
@@ -73,7 +74,9 @@ def _first_pair(term: Term, latents: Mapping[str, Latent]) -> tuple[int, int] | 
                 continue
             if first.atom.projection is not None or second.atom.projection is not None:
                 continue
-            if latents[first.atom.site].domain is not REAL:
+            domain = latents[first.atom.site].domain
+            # Two functions of one element are one; those of two entries of a matrix are none.
+            if domain is not REAL and domain.event_dim < 2:
                 return a, b
     return None
 

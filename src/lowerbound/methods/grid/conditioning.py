@@ -17,6 +17,7 @@ import numpy as np
 from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError
 from lowerbound.family.densities.conditioned import Conditioned
+from lowerbound.family.numerics.long_tails import with_easing
 from lowerbound.methods.grid.beyond import nodes_beyond
 from lowerbound.methods.grid.conditional import Solver, transforms_of
 from lowerbound.methods.grid.lattice import APART, UNEVEN, Lattice, filled, lattice_for, refined
@@ -67,6 +68,10 @@ def refinements(
     transforms = transforms_of(model, sites)
     profile = Profile(solver, sites, transforms, improper_sites(model.latent))
     lattice = lattice_for(profile, _unconstrained(sites, transforms, start))
+    if (tails := lattice.long_tails(profile)) is not None:
+        transforms = (with_easing(transforms[0], *tails),)
+        profile = Profile(solver, sites, transforms, profile.improper)
+        lattice = lattice_for(profile, np.zeros(1))
     seen: list[np.ndarray] = []
     while True:
         lattice = filled(profile, lattice, budget)

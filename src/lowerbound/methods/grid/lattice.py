@@ -32,6 +32,8 @@ WIDENINGS = 6
 EDGE = 4  # differences, each half as long, that have no value before a mode is one at an edge
 SEARCHED = 0.4  # of what a fit may take: after that the posterior is not found
 ROUNDS = 30
+BULK = 2.0  # nats below the maximum
+LONG = 30.0  # widths of the bulk that one scalar's lattice has: 3 of a normal law, 8 of a Laplace
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,18 @@ class Lattice:
     def log_total(self, profile: Profile) -> float:
         """Log of the integral of exp F, by the trapezoid rule."""
         return _log_sum(profile.values[list(self.known.values())]) + self.log_cell
+
+    def long_tails(self, profile: Profile) -> tuple[float, float] | None:
+        """The middle and half the width of the bulk of one scalar whose tails are far longer.
+
+        So many nodes would be needed to see both at one spacing. None for all others.
+        """
+        if len(self.origin) > 1:
+            return None
+        bulk = profile.u[profile.values > profile.values.max() - BULK]
+        low, high = float(bulk.min()), float(bulk.max())
+        wide = float(self.spacing[0]) * ACROSS[1] > LONG * (high - low) > 0.0
+        return (0.5 * (low + high), 0.5 * (high - low)) if wide else None
 
     def uneven(self, profile: Profile) -> np.ndarray:
         """For each axis, how much the log mass of even and odd nodes differs.
