@@ -13,6 +13,7 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.reparam import ProjectedNormalReparam
 
+import lowerbound as lb
 from lowerbound import errors
 from lowerbound.model import trace_model
 
@@ -100,13 +101,23 @@ def test_data_ignored():
     def model(x, y):
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
         with numpyro.plate("rows", len(y)):
-            numpyro.sample("y", dist.Normal(mu, 1.0), obs=jnp.zeros(len(x)))
+            numpyro.sample("y", dist.Normal(mu, 1.0))
 
     assert message(errors.UnusedDataError, model, Y, Y) == (
         "The model ignores its data: no site depends on the values of 'x', 'y'.\n"
         "Expected some site to be observed (obs=...) or to depend on them. Check that the model "
         "uses its arguments."
     )
+
+
+def test_data_that_the_program_has_itself_are_data():
+    def model(x):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=Y)
+
+    note = "No site depends on the values of 'x': what the model observes, it has itself."
+    assert note in str(lb.explain(model, np.ones(2)))
+    assert lb.fit(model, np.ones(2)).mean("mu") == pytest.approx(Y.sum() / 4)
 
 
 def test_an_argument_may_serve_for_its_shape_alone():

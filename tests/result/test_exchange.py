@@ -302,3 +302,35 @@ def test_a_guide_of_draws_has_no_density(straight):
     traced = numpyro.handlers.trace(numpyro.handlers.seed(guide, 0)).get_trace()
     with pytest.raises(NoDensityError, match="The guide of these sites is made of draws"):
         traced["sigma"]["fn"].log_prob(traced["sigma"]["value"])
+
+
+def scalar_law(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def vector_law(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0).expand([2]).to_event(1))
+    numpyro.sample("y", dist.MultivariateNormal(mu, jnp.eye(2)), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (scalar_law, np.linspace(-1.0, 2.0, 7)),
+        (vector_law, np.ones((3, 2)) * [[1.0], [0.0], [2.0]]),
+    ],
+)
+def test_a_law_of_fewer_entries_than_its_data_is_replicated_for_each(model, y, form):
+    """`numpyro.sample("y", dist.Normal(mu, sigma), obs=y)` without a plate was a ValueError."""
+    fit = lb.fit(model, y, progress=False)
+    for drawn in (fit.predictive(seed=0), fit.predictive(y, seed=0)):
+        assert drawn["y"].shape[1:] == y.shape
+        rows = drawn["y"].reshape(len(drawn["y"]), len(y), -1)
+        noise = rows - rows.mean(axis=0)
+        apart = np.mean(noise[:, 0, 0] * noise[:, 1, 0]) / np.mean(noise[:, 0, 0] ** 2)
+        assert abs(apart) < 0.5  # entries are drawn one by one, given the same mean
+    data = fit.to_arviz(50)
+    assert data["posterior_predictive"]["y"].shape == (1, 50, *y.shape)
+    assert data["observed_data"]["y"].dims == data["posterior_predictive"]["y"].dims[2:]
+    assert data["log_likelihood"]["y"].shape == (1, 50, len(y))

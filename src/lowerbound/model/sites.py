@@ -96,6 +96,7 @@ class Model:
     uses the arrays of the trace for these, whatever `data` holds. `plate` names the plate of the
     rows where the user has chosen it. `subsampled` are the plates of which the program takes some
     rows only; they hold all of them here. `single` says that the program computes in 32 bits.
+    `ignored` are the data arguments where no density depends on any.
     """
 
     function: Callable[..., Any]
@@ -106,6 +107,7 @@ class Model:
     plate: str | None = None
     subsampled: tuple[Subsampled, ...] = ()
     single: bool = False
+    ignored: tuple[str, ...] = ()
     findings: dict[str, Any] = field(
         default_factory=dict, init=False, repr=False
     )  # kept, once made

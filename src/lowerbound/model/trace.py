@@ -39,7 +39,7 @@ from lowerbound.model.validate import (
     check_not_empty,
     check_sites,
     check_support,
-    check_use,
+    ignored,
 )
 
 
@@ -82,7 +82,7 @@ def trace_model(
         unsettled = getattr(function, "unsettled", ())
         sites = _sites(found, missing, arguments, key, unsettled)
         model = dataclasses.replace(model, sites=sites, single=program is not function)
-        check_use(found, model)
+        model = dataclasses.replace(model, ignored=ignored(found, model))
         check_coordinates(model)
         spare = spare_sites(found, model)
         if spare:

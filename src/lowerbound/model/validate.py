@@ -56,15 +56,21 @@ def check_coordinates(model: Model) -> None:
             ) from None
 
 
-def check_use(found: Record, model: Model) -> None:
-    """Some density depends on the values of some data argument."""
+def ignored(found: Record, model: Model) -> tuple[str, ...]:
+    """The data arguments, if no density depends on the values of any; empty if one does.
+
+    Raises where the program observes nothing else: then data were meant to be.
+    """
     # Values that the program inspects in Python leave no trace in the jaxpr: they count as used.
     data = model.arguments.data
     if not data or model.concrete or found.used():
-        return
+        return ()
     # Parameters that a distribution does not declare are no outputs of the record.
-    if not _densities_depend_on_data(model):
+    if _densities_depend_on_data(model):
+        return ()
+    if not model.observed:
         raise UnusedDataError(tuple(data))
+    return tuple(data)
 
 
 def _densities_depend_on_data(model: Model) -> bool:

@@ -254,6 +254,11 @@ def _remarks(model: Model, total: int | None) -> tuple[str, ...]:
         none = ", ".join(f"'{name}'" for name in model.arguments.none)
         hint = f" {none} {'are' if ',' in none else 'is'} None." if none else ""
         remarks.append(f"The model observes nothing: q approximates its prior.{hint}")
+    if model.ignored:
+        names = ", ".join(f"'{name}'" for name in model.ignored)
+        remarks.append(
+            f"No site depends on the values of {names}: what the model observes, it has itself."
+        )
     if model.concrete:
         remarks.append(
             f"The model inspects the values of {', '.join(model.concrete)}: they are constants of "

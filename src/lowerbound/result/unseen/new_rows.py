@@ -269,8 +269,12 @@ class Unobserved(Messenger):  # type: ignore[misc]
     """
 
     def process_message(self, msg: Message) -> None:
-        """Take the value away."""
+        """Take the value away; a law of fewer entries is drawn once for each of the value."""
         if msg["type"] == "sample" and msg["is_observed"]:
+            law, shape = msg["fn"], jnp.shape(msg["value"])
+            entries = jnp.broadcast_shapes(shape[: len(shape) - law.event_dim], law.batch_shape)
+            if entries != law.batch_shape:
+                msg["fn"] = law.expand(entries)
             msg["is_observed"], msg["value"] = False, None
 
 
