@@ -7,6 +7,7 @@ Every `jit` of the library is made here; a test walks the source for others.
 
 from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.hoisting import in_two
+from lowerbound.compiled.incomplete_beta import differentiable
 from lowerbound.compiled.jitted import Jitted, briskly, jit, quickly
 from lowerbound.compiled.kept import Kept
 from lowerbound.compiled.options import equations, quick_options
@@ -28,6 +29,7 @@ __all__ = [
     "quick_options",
     "equations",
     "in_two",
+    "differentiable",
     "Kept",
     "heard",
     "interruptible",

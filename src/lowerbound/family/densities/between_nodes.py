@@ -15,7 +15,7 @@ REFINED = {1: 16, 2: 8, 3: 4}  # cells that a draw picks from, per interval of t
 BENT = 1.0  # times twice the bend of a parabola with given second differences: these may grow
 CLIFF = 20.0  # nats: second differences where nodes end, or where nothing is known of the next
 LITTLE = 1.5  # nats: second differences that are no cliff
-NEIGHBOURS = 28  # on either side, that a spline has its second derivatives from: 0.27^28 = 1e-16
+OFFSETS = np.arange(-28, 29)  # of what a spline has its second derivatives from: 0.27^28 = 1e-16
 
 
 def drawn_places(log_weights: Array, key: Array, count: int) -> tuple[Array, Array]:
@@ -139,13 +139,15 @@ def _second_derivatives(values: Array) -> Array:
     (sqrt 3 - 2)^|i - j| / (2 sqrt 3): a sum over a few neighbours, however many nodes there are.
     Beyond the ends the second differences stay what they are.
     """
-    beyond = ((NEIGHBOURS + 1,) * 2, *((0, 0),) * (values.ndim - 1))
-    padded = jnp.pad(jnp.diff(values, 2, axis=0), beyond, mode="edge")
-    offsets = np.arange(-NEIGHBOURS, NEIGHBOURS + 1)
-    shares = 6 * (math.sqrt(3) - 2) ** abs(offsets) / (2 * math.sqrt(3))
-    around = NEIGHBOURS + offsets[:, None] + np.arange(len(values))
-    found: Array = jnp.tensordot(shares.astype(values.dtype), padded[around], axes=1)
-    return found
+    bends, count = jnp.diff(values, 2, axis=0), len(values)
+    # Bends beside each node; beyond the ends, those at the ends.
+    beside = np.clip(np.arange(count)[:, None] + OFFSETS - 1, 0, count - 3)
+    shares = 6 * (math.sqrt(3) - 2) ** abs(OFFSETS) / (2 * math.sqrt(3))
+    if values.ndim == 1:  # thousands of nodes, perhaps
+        return jnp.asarray(bends[beside] @ shares.astype(values.dtype))
+    matrix = np.zeros((count, count - 2))  # of several axes each has few
+    np.add.at(matrix, (np.arange(count)[:, None], beside), shares)
+    return jnp.asarray(jnp.tensordot(matrix.astype(values.dtype), bends, axes=1))
 
 
 def _quantile(total: Array, probability: Array) -> tuple[Array, Array]:

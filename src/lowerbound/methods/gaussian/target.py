@@ -17,7 +17,16 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from lowerbound.compiled import Kept, abreast, equations, jit, quickly, settled, traced
+from lowerbound.compiled import (
+    Kept,
+    abreast,
+    differentiable,
+    equations,
+    jit,
+    quickly,
+    settled,
+    traced,
+)
 from lowerbound.compiled.host import Hosted, hosted
 from lowerbound.compiled.rewriting import inlined
 from lowerbound.compute.bounded_loops import bounded, has_open_loops
@@ -245,7 +254,8 @@ def _target(coordinates: Coordinates, dtype: np.dtype[Any], arguments: dict[str,
     model, noncentred = coordinates.program(), coordinates.noncentred
     vector = np.zeros(coordinates.size, dtype)
     with in_precision(dtype):
-        closed = abreast(traced(coordinates.log_density)(vector, arguments))
+        log_density = traced(coordinates.log_density)(vector, arguments)
+        closed = abreast(differentiable(log_density))
     sites = sorted(coordinates.shapes.items())
     key = digest(closed, *sorted(arguments)) + str(sites) + str(sorted(noncentred))
     key += str(sorted(coordinates.warped))
