@@ -1,12 +1,17 @@
 """Chains over scales: the rung that takes them, and draws beside a posterior that is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.errors import NoPredictorsError
+from lowerbound.cost import at_most
+from lowerbound.errors import NoPredictorsError, PoorIntegralError
+from lowerbound.methods.chains.trajectories import Nuts
+from lowerbound.methods.sampling import sampled
 from tests.methods.sampling.programs import CELLS, X, cells, centred, moments_of_cells, noncentred
 
 RNG = np.random.default_rng(5)
@@ -102,3 +107,15 @@ def test_a_fit_of_draws_does_what_fits_do(tmp_path):
     back = lb.load(tmp_path / "run.lb", centred)
     np.testing.assert_array_equal(back.mean("lam"), first.mean("lam"))
     assert back.verdict.trust == "all"
+
+
+def test_chains_that_would_take_too_long_are_not_begun(monkeypatch):
+    """A fit foretold at 12 s had not ended after 240: its first hundred draws took ten minutes."""
+    asked = []
+    monkeypatch.setattr(Nuts, "__call__", lambda self, *given: asked.append(given[2]))
+    monkeypatch.setattr(sampled, "Stopwatch", lambda: SimpleNamespace(own_seconds=6.0))
+    match = "chains would take 250 s, where 100 s are left"
+    with at_most(100.0, SimpleNamespace(own_seconds=0.0)), pytest.raises(PoorIntegralError) as told:
+        lb.fit(centred, WIDE, FAR, method=lb.Trajectories(), progress=False)
+    assert match in str(told.value)
+    assert max(asked) < 0  # one look at a few trajectories, and no draws

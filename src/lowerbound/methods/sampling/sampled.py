@@ -38,6 +38,7 @@ from lowerbound.run.walking import Standing, Walking
 MOST = 200  # numbers of theta, and of z
 WARM, SHALLOW = 150, 6  # draws before the first that is kept, and doublings of their trajectories
 FIRST = 100  # draws of a chain that the units of the others are found by
+LOOK = 6  # trajectories that tell what a hundred would take
 ROUNDS = 4
 SPREAD = 0.5  # of the prior's normal scores, at which chains begin
 MEASURED = 256  # draws that the bound is measured with
@@ -95,8 +96,11 @@ class Sampling(Walking[Sampled]):
         kernel = self._kernel(whitened)
         kernel(starts, units, -WARM, 0)  # which compiles, and draws nothing
         watch = Stopwatch()
+        kernel(starts, units, LOOK - WARM, 0)
+        self._check(watch.own_seconds / LOOK, WARM + FIRST)
+        watch = Stopwatch()
         draft = Sampled(whitened, self._judged(kernel(starts, units, FIRST, 0)))
-        self._check(watch.own_seconds)
+        self._check(watch.own_seconds / (WARM + FIRST), WARM + self._kept)
         yield Standing(draft)
         whitened, starts, units = self._about(draft)
         rounds = Rounds(self._kept, ROUNDS, self._judged, self._more)
@@ -112,9 +116,9 @@ class Sampling(Walking[Sampled]):
     def _judged(self, chains: Chains) -> Mixed:
         return mixed(chains, lambda number: named(self.predictors, number))
 
-    def _check(self, took: float) -> None:
-        """Raise where a round would take more time than there is, by what the first draws took."""
-        longer = took * (WARM + self._kept) / (WARM + FIRST)
+    def _check(self, each: float, count: int) -> None:
+        """Raise where a round of so many trajectories would take more time than there is."""
+        longer = each * count
         if longer > allowance().left:
             reason = f"chains would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
             raise PoorIntegralError(self.predictors.theta, reason)
