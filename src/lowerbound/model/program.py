@@ -135,10 +135,12 @@ class Given(Messenger):  # type: ignore[misc]
             msg["value"] = jax.random.key(0)
         if msg["type"] == "control_flow":
             msg["kwargs"]["substitute_stack"].append(("substitute", dict(self.latents)))
-        if msg["type"] == "sample" and msg["value"] is None:
-            if msg["name"] not in self.latents:
+        if msg["type"] == "sample" and not msg["is_observed"]:
+            # A value that the program substitutes itself gives way, as it does in NumPyro.
+            if msg["name"] in self.latents:
+                msg["value"] = self.latents[msg["name"]]
+            elif msg["value"] is None:
                 raise KeyError(f"no value given for latent site '{msg['name']}'")
-            msg["value"] = self.latents[msg["name"]]
 
 
 class WholePlates(Messenger):  # type: ignore[misc]
