@@ -135,8 +135,10 @@ class Given(Messenger):  # type: ignore[misc]
             msg["value"] = jax.random.key(0)
         if msg["type"] == "control_flow":
             msg["kwargs"]["substitute_stack"].append(("substitute", dict(self.latents)))
-        if msg["type"] == "sample" and not msg["is_observed"]:
-            # A value that the program substitutes itself gives way, as it does in NumPyro.
+        # A value that the program substitutes itself gives way, as it does in NumPyro; not one
+        # that a loop has given its steps.
+        mine = msg["value"] is None or not msg.get("_control_flow_done", False)
+        if msg["type"] == "sample" and mine and not msg["is_observed"]:
             if msg["name"] in self.latents:
                 msg["value"] = self.latents[msg["name"]]
             elif msg["value"] is None:
