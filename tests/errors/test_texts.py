@@ -172,6 +172,15 @@ TEXTS = [
         "model: please report it with the model.",
     ),
     (
+        errors.UncertifiedError(40, [], 38),
+        "The derived form of log p(x, z) could not be checked: at 38 of 40 points the log density "
+        "of the program itself is lost in rounding: it changes with the last digits of its "
+        "arguments.\n"
+        "Expected points where it can be computed, to compare it with NumPyro's own there. Look "
+        "for a difference of nearly equal numbers. lb.fit(..., method=lb.Gaussian()) needs no "
+        "derivation.",
+    ),
+    (
         errors.UncertifiedError(40, ["y"]),
         "The derived form of log p(x, z) could not be checked: the log density is not finite "
         "at any of 40 points, with the likeliest value of every discrete site at each. Where "

@@ -105,8 +105,18 @@ class CertificateError(LowerboundError):
 class UncertifiedError(LowerboundError):
     """No point was found at which the derived form of log p could be checked."""
 
-    def __init__(self, tried: int, sites: Sequence[str] = ()) -> None:
+    def __init__(self, tried: int, sites: Sequence[str] = (), rounded: int = 0) -> None:
         self.sites = tuple(sites)
+        if rounded:
+            super().__init__(
+                f"The derived form of log p(x, z) could not be checked: at {rounded} of {tried} "
+                "points the log density of the program itself is lost in rounding: it changes "
+                "with the last digits of its arguments.\n"
+                "Expected points where it can be computed, to compare it with NumPyro's own there. "
+                "Look for a difference of nearly equal numbers. lb.fit(..., method=lb.Gaussian()) "
+                "needs no derivation."
+            )
+            return
         last = f" Where it was tried last, {quoted(sites)} has density zero."
         super().__init__(
             f"The derived form of log p(x, z) could not be checked: the log density is not finite "

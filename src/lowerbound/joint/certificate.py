@@ -2,14 +2,15 @@
 
 A wrong rule then raises instead of giving a wrong posterior. Where both say that a point has
 density zero, nothing has been compared: discrete values that the data allow, and other scales, are
-looked for until both are finite.
+looked for until both are finite. Nor has it where the program's own density is rounding: where it
+changes as much as the two differ if its arguments are moved by a few roundings.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +38,8 @@ ROUNDS = 3  # of choosing the likeliest value of every discrete site in turn
 CLIPPED = (
     20.0  # nats: the least that NumPyro takes off for what is impossible (log of rounding: 36)
 )
+ROUNDINGS = (-1e-11, -1e-12, -1e-13, 1e-13, 1e-12, 1e-11)  # relative, of moved arguments
+NOISE = 0.05  # of a difference: so large a change of the density itself makes it one of rounding
 UNDERFLOW = -600.0  # where the log of a probability that has underflown is -inf in the program
 
 Values = dict[str, Any]
@@ -99,12 +102,13 @@ def certificate(
     real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
     tolerance, likelier = _tolerance(joint), _likelier(joint, statistics)
+    names = tuple(varied(0)) if varied is not None else ()
 
     def check() -> None:
         compiled = program if lowered is None else lowered.compile()
 
-        def compared(inputs: Values, values: Values) -> tuple[float, Sequence[str] | None]:
-            """NumPyro's log density; None where it is the derived one, else what is impossible."""
+        def compared(inputs: Values, values: Values) -> _Compared:
+            """Both densities at a point, beginning where it is and then nearer to zero."""
             for share in NEARER:
                 scaled = {n: share * v if n in real else v for n, v in values.items()}
                 *totals, parts = compiled(inputs, scaled)
@@ -113,35 +117,72 @@ def certificate(
                 if not nothing and abs(derived - expected) <= tolerance * (
                     size + abs(expected) + 1.0
                 ):
-                    return expected, None
+                    return _Compared(expected, agree=True)
                 # Clips of the program, or a predictor that is far out.
                 again = nothing or (curved and expected > derived)
                 if not again:
-                    raise CertificateError(derived, expected)
-            if not nothing:
-                raise CertificateError(derived, expected)
-            low = [not value > 0.5 * IMPOSSIBLE for value in np.asarray(parts)]
-            return expected, [s.site for s, at in zip(joint.summands, low, strict=True) if at]
+                    break
+            if nothing:
+                low = [not value > 0.5 * IMPOSSIBLE for value in np.asarray(parts)]
+                zero = [s.site for s, at in zip(joint.summands, low, strict=True) if at]
+                return _Compared(expected, zero=tuple(dict.fromkeys(zero)))
+            for by in ROUNDINGS:
+                near = float(compiled(*_moved(inputs, scaled, names, by))[1])
+                if not abs(near - expected) < NOISE * abs(derived - expected):
+                    return _Compared(expected, rounded=True)
+            raise CertificateError(derived, expected)
 
-        agreed = 0
-        for number in range(MOST_POINTS):
+        def agreement(number: int) -> _Compared:
+            """What a point says; with likelier values of discrete sites, where it says nothing."""
             values, inputs = point(number), dict(data)
             if varied is not None:
                 inputs |= varied(number)
-            before, zero = compared(inputs, values)
-            if zero is not None and tables:
-                chosen = likelier(inputs, values)
-                values = {name: np.asarray(value) for name, value in chosen.items()}
-                after, zero = compared(inputs, values)
-                if zero is None and before > after - CLIPPED:
-                    raise CertificateError(-math.inf, before)
-            agreed += zero is None
+            before = compared(inputs, values)
+            if before.agree or before.rounded or not tables:
+                return before
+            chosen = likelier(inputs, values)
+            after = compared(inputs, {n: np.asarray(value) for n, value in chosen.items()})
+            if after.agree and before.expected > after.expected - CLIPPED:
+                raise CertificateError(-math.inf, before.expected)
+            return after
+
+        agreed = rounded = 0
+        zero: tuple[str, ...] = ()
+        for number in range(MOST_POINTS):
+            found = agreement(number)
+            agreed, rounded = agreed + found.agree, rounded + found.rounded
+            zero = found.zero or zero
             if agreed == draws:
                 return
         if not agreed:
-            raise UncertifiedError(MOST_POINTS, list(dict.fromkeys(zero or ())))
+            raise UncertifiedError(MOST_POINTS, zero, rounded)
 
     return check
+
+
+class _Compared(NamedTuple):
+    """NumPyro's log density at a point, and what its comparison with the derived one says.
+
+    agree: they are equal. zero: the sites that are impossible there. rounded: their difference is
+    one of rounding.
+    """
+
+    expected: float
+    agree: bool = False
+    zero: tuple[str, ...] = ()
+    rounded: bool = False
+
+
+def _moved(
+    inputs: Values, values: Values, names: Sequence[str], by: float
+) -> tuple[Values, Values]:
+    """The real arguments of a point, moved by a few roundings."""
+
+    def near(array: Any) -> Any:
+        return array * (1.0 + by) if np.asarray(array).dtype.kind == "f" else array
+
+    own = {name: near(inputs[name]) for name in names}
+    return {**inputs, **own}, {name: near(value) for name, value in values.items()}
 
 
 def _nothing(derived: float, expected: float) -> bool:
