@@ -3,6 +3,9 @@
 JAX keeps one form of a NumPy array for as long as some program holds it. Where that program is the
 user's own, in single precision, a run in double precision meets the array in single precision under
 the name of double, and fails. Such an array is replaced by a copy, which JAX has not met yet.
+
+A seed that the user has put around the program is left out: its draws would all be the same, and it
+keeps keys of a trace that has ended.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from numpyro.handlers import seed
 
 from lowerbound.compiled.tracing import met_as
 from lowerbound.model.user_lines import is_internal
@@ -50,6 +54,8 @@ class _Copying:
         return found
 
     def _new(self, value: Any) -> Any:
+        if isinstance(value, seed) and value.fn is not None:
+            return self(value.fn)
         if isinstance(value, np.ndarray):
             return value if _is_fine(value) else value.copy()
         if isinstance(value, types.FunctionType):

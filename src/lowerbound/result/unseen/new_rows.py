@@ -28,9 +28,10 @@ from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Statistics, energy, inputs_of
 from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
+from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.dependence import once
 from lowerbound.model.looking import Sight, some_sight
-from lowerbound.model.program import Message
+from lowerbound.model.program import Message, WholePlates
 
 LOCAL_SWEEPS = 100
 LOCAL_TOLERANCE = 1e-9
@@ -288,6 +289,7 @@ def predictive_draws(
 ) -> dict[str, Array]:
     """Draws of the observed sites given `count` draws of latent ones, by running the program."""
     data = {n: jnp.asarray(a) for n, a in arguments.data.items()}
+    function = _whole(function)
 
     def run(
         value: Mapping[str, Array], key: Array, data: Mapping[str, Array], sight: Sight
@@ -326,6 +328,16 @@ def predictive_draws(
 
     with numpyro.validation_enabled(False):
         return some_sight(every, tuple(data))[0]
+
+
+def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The program as it is fitted: with all rows of its plates, and no seed of its own."""
+
+    def program(*args: Any, **kwargs: Any) -> Any:
+        with WholePlates():
+            return in_any_precision(function)(*args, **kwargs)
+
+    return program
 
 
 def _of_its_shape(known: Mapping[str, Array], message: Message) -> Array | None:
