@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import numpyro
@@ -10,11 +11,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lowerbound as lb
+from lowerbound.cost import at_most
 from lowerbound.errors import ConvergenceWarning, TrustWarning
+from lowerbound.methods.chains.trajectories import Nuts
 from lowerbound.methods.gaussian.target import Target
 from lowerbound.result.evidence import Evidence, Off
 from lowerbound.trust import judging
 from lowerbound.trust.against import against
+from lowerbound.trust.corrections import cures
 from lowerbound.trust.drift import drifted
 from lowerbound.trust.estimates import measured
 from lowerbound.trust.judging import _weighed as weighed
@@ -245,6 +249,23 @@ def test_until_it_can_be_trusted():
     assert "correct" not in exact.method
     with pytest.raises(lb.errors.SettingError, match="until"):
         lb.fit(rate, np.array([30.0]), until="tired")
+
+
+def test_a_cure_that_would_take_longer_than_there_is_time_is_left_out(monkeypatch):
+    """NUTS had not ended after five minutes, where the plan promised corrections of 150 s."""
+    monkeypatch.setattr(Nuts, "foreseen", lambda self, starts, units, count: 1e4)
+    root = gaussian(4, 1)
+    with pytest.warns(TrustWarning):
+        fit = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"), until="fitted")
+    limit = at_most(100.0, SimpleNamespace(own_seconds=0.0))
+    match = "it would take 10,000 s, where 100 s are left"
+    with limit, pytest.raises(lb.errors.UncorrectableError, match=match):
+        lb.correct(fit, "nuts")
+    monkeypatch.setattr(cures, "_cures", lambda fit: ("nuts",))
+    with pytest.warns(TrustWarning):
+        left = lb.fit(correlated, root, method=lb.Gaussian(rank="diagonal"), until="trusted")
+    assert left.verdict.trust == "means"
+    assert any(note.startswith("nuts could not correct it: ") for note in left.notes)
 
 
 def test_an_automatic_fit_has_the_weights_that_its_verdict_asks_for():

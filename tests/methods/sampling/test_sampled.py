@@ -10,8 +10,8 @@ import pytest
 import lowerbound as lb
 from lowerbound.cost import at_most
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
+from lowerbound.methods.chains import trajectories
 from lowerbound.methods.chains.trajectories import Nuts
-from lowerbound.methods.sampling import sampled
 from tests.methods.sampling.programs import CELLS, X, cells, centred, moments_of_cells, noncentred
 
 RNG = np.random.default_rng(5)
@@ -113,7 +113,7 @@ def test_chains_that_would_take_too_long_are_not_begun(monkeypatch):
     """A fit foretold at 12 s had not ended after 240: its first hundred draws took ten minutes."""
     asked = []
     monkeypatch.setattr(Nuts, "__call__", lambda self, *given: asked.append(given[2]))
-    monkeypatch.setattr(sampled, "Stopwatch", lambda: SimpleNamespace(own_seconds=6.0))
+    monkeypatch.setattr(trajectories, "Stopwatch", lambda: SimpleNamespace(own_seconds=6.0))
     match = "chains would take 250 s, where 100 s are left"
     with at_most(100.0, SimpleNamespace(own_seconds=0.0)), pytest.raises(PoorIntegralError) as told:
         lb.fit(centred, WIDE, FAR, method=lb.Trajectories(), progress=False)

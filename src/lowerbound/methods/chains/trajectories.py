@@ -13,10 +13,12 @@ from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled import traced
+from lowerbound.cost import Stopwatch
 from lowerbound.methods.chains.rounds_of_chains import Chains
 from lowerbound.methods.chains.units import Units
 
 WARM = 300
+LOOK = 6  # draws that tell what hundreds would take
 ACCEPTED = 0.8
 DEEPEST = 10  # doublings of a trajectory
 
@@ -91,7 +93,8 @@ def trajectories(
 class Nuts:
     """Rounds of such trajectories, compiled for at most `kept` draws of each chain.
 
-    run: what `trajectories` has made, compiled. thin: how many are taken for a draw.
+    run: what `trajectories` has made, compiled. thin: how many are taken for a draw. warm: draws
+    before the first that is kept.
     """
 
     run: Any
@@ -99,6 +102,7 @@ class Nuts:
     key: Array
     kept: int
     thin: int = 1
+    warm: int = WARM
 
     def __call__(self, starts: np.ndarray, units: Units, count: int, number: int) -> Chains:
         """So many draws of each chain; none, but for what is compiled, where `count` is below 0."""
@@ -108,6 +112,13 @@ class Nuts:
         found = self.run(inside, keys, *units, self.data, count)
         draws, values, lost, taken = (np.asarray(array)[:, : max(count, 0)] for array in found)
         return Chains(draws, values, self.thin * values.size, int(lost.sum()), int(taken.sum()))
+
+    def foreseen(self, starts: np.ndarray, units: Units, count: int) -> float:
+        """The seconds of so many draws of each chain, by the first few of those before them."""
+        self(starts, units, -self.warm, 0)  # which compiles, and draws nothing
+        watch = Stopwatch()
+        self(starts, units, LOOK - self.warm, 0)
+        return watch.own_seconds / LOOK * (self.warm + count)
 
 
 def differentiated(density: Density, vector: Array, data: Any) -> Density:

@@ -38,7 +38,6 @@ from lowerbound.run.walking import Standing, Walking
 MOST = 200  # numbers of theta, and of z
 WARM, SHALLOW = 150, 6  # draws before the first that is kept, and doublings of their trajectories
 FIRST = 100  # draws of a chain that the units of the others are found by
-LOOK = 6  # trajectories that tell what a hundred would take
 ROUNDS = 4
 SPREAD = 0.5  # of the prior's normal scores, at which chains begin
 MEASURED = 256  # draws that the bound is measured with
@@ -94,13 +93,10 @@ class Sampling(Walking[Sampled]):
         whitened, starts = self._begun()
         units = Units(np.zeros(whitened.size), np.eye(whitened.size))
         kernel = self._kernel(whitened)
-        kernel(starts, units, -WARM, 0)  # which compiles, and draws nothing
-        watch = Stopwatch()
-        kernel(starts, units, LOOK - WARM, 0)
-        self._check(watch.own_seconds / LOOK, WARM + FIRST)
+        self._check(kernel.foreseen(starts, units, FIRST))
         watch = Stopwatch()
         draft = Sampled(whitened, self._judged(kernel(starts, units, FIRST, 0)))
-        self._check(watch.own_seconds / (WARM + FIRST), WARM + self._kept)
+        self._check(watch.own_seconds * (WARM + self._kept) / (WARM + FIRST))
         yield Standing(draft)
         whitened, starts, units = self._about(draft)
         rounds = Rounds(self._kept, ROUNDS, self._judged, self._more)
@@ -116,11 +112,10 @@ class Sampling(Walking[Sampled]):
     def _judged(self, chains: Chains) -> Mixed:
         return mixed(chains, lambda number: named(self.predictors, number))
 
-    def _check(self, each: float, count: int) -> None:
-        """Raise where a round of so many trajectories would take more time than there is."""
-        longer = each * count
-        if longer > allowance().left:
-            reason = f"chains would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
+    def _check(self, seconds: float) -> None:
+        """Raise where a round would take more time than there is."""
+        if seconds > allowance().left:
+            reason = f"chains would take {seconds:,.0f} s, where {allowance().left:,.0f} s are left"
             raise PoorIntegralError(self.predictors.theta, reason)
 
     def _about(self, place: Sampled) -> tuple[Whitened, np.ndarray, Units]:
@@ -189,7 +184,8 @@ class Sampling(Walking[Sampled]):
             density = differentiated(whitened.density, jnp.zeros(whitened.size), given)
             chains = trajectories(density, self._kept, False, warm=WARM, shallow=SHALLOW)
             self._compiled(name, briskly(chains))
-        return Nuts(self.predictors.compiled["sampled", name], given, key, self._kept)
+        run = self.predictors.compiled["sampled", name]
+        return Nuts(run, given, key, self._kept, warm=WARM)
 
     def _lines(self, place: Sampled) -> np.ndarray:
         """The predictors at the draws."""

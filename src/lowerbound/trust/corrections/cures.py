@@ -7,7 +7,7 @@ import time
 import warnings
 from dataclasses import replace
 
-from lowerbound.cost import AFFORDABLE
+from lowerbound.cost import AFFORDABLE, at_most
 from lowerbound.errors import CorrectionWarning, LowerboundError, TrustWarning
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian
 from lowerbound.methods.chains.rounds_of_chains import CHAINS
@@ -77,7 +77,8 @@ def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
                 f"NUTS was left out: about {expected:,.0f} s, where {left:,.0f} s are left."
             )
             continue
-        found = _tried(fit, how, said)
+        with at_most(left):
+            found = _tried(fit, how, said)
         if found and LEVELS.index(found.verdict.trust) < LEVELS.index(best.verdict.trust):
             best = found
     if best.verdict.trust != "all":

@@ -21,7 +21,8 @@ from jax.extend.core import jaxpr_as_fun
 from lowerbound.compiled import jit, quickly
 from lowerbound.compute.bounded_loops import has_open_loops
 from lowerbound.compute.collapsing import largest_factor
-from lowerbound.errors import FewWeightsError
+from lowerbound.cost import allowance
+from lowerbound.errors import FewWeightsError, UncorrectableError
 from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
@@ -84,6 +85,11 @@ def by_trajectories(view: Against, draws: int, seed: int, optima: Optima = ()) -
         others = course.placed(elsewhere)[: CHAINS // 2]
         starts = np.concatenate([starts[: CHAINS - len(others)], others])
     kernel = Nuts(course.compiled[key], course.data, jax.random.key(seed + 1), kept, thin)
+    if allowance().left < math.inf:
+        longer = kernel.foreseen(starts, course.units, kept)
+        if longer > allowance().left:
+            reason = f"it would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
+            raise UncorrectableError("nuts", reason, "Ask for it by itself, without a limit.")
     chains = kernel(starts, course.units, kept, 1)
     found, count = Mixed(chains, mixing(chains.draws, course.owner)), CHAINS * kept
     return Improved(
