@@ -143,7 +143,9 @@ def integrate(
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
     for places in _rounds(len(start), points, fewest):
-        if points is None and count >= MOST and not _young(integral, len(own)):
+        # The points showed late what proposal is good, so that few of them are its own.
+        aged = integral is None or integral.misplaced or YOUNG * len(own) >= integral.points
+        if points is None and count >= MOST and aged:
             break
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
@@ -179,12 +181,6 @@ def integrate(
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
     return integral
-
-
-def _young(integral: Integral | None, own: int) -> bool:
-    """Whether the points showed late what proposal is good, so that few of them are its own."""
-    assert integral is not None
-    return not integral.misplaced and YOUNG * own < integral.points
 
 
 def _unforeseen(integral: Integral, one: Solved, top: float) -> bool:
