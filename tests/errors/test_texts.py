@@ -108,6 +108,13 @@ TEXTS = [
         "Site 'k' is discrete and is unbounded: Poisson   (model.py:3).\nExpected a bound.",
     ),
     (
+        errors.UnsteadyProgramError(),
+        "The program has another log density each time that it runs with the same data and the "
+        "same values of its sites.\n"
+        "Expected one that depends on these alone. Look for numbers that it draws or counts itself "
+        "(np.random, a generator, a counter): draw them before, and pass them as data.",
+    ),
+    (
         errors.NoCoordinatesError("z", "ProjectedNormal", "model.py:3", "vectors of length 1"),
         "Site 'z' is ProjectedNormal, and NumPyro has no map from real numbers to its support, "
         "vectors of length 1   (model.py:3). Its samplers cannot run it either.\n"

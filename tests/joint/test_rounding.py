@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import lowerbound as lb
-from lowerbound.errors import CertificateError, UncertifiedError
+from lowerbound.errors import CertificateError, UncertifiedError, UnsteadyProgramError
 
 
 def far_squares(y, scale, wrong=0.0):
@@ -52,3 +52,16 @@ def test_a_wrong_rule_is_still_accused(monkeypatch, size):
 
     with pytest.raises(CertificateError):
         lb.fit(model, np.array([0.3, 1.0, -0.2]), method=lb.CAVI(), progress=False)
+
+
+def test_a_program_that_draws_numbers_itself_is_unsteady():
+    """The derivation was said to be at fault, for a program of another density in every run."""
+    rng = np.random.default_rng(0)
+
+    def model(n):
+        p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Binomial(5, p), obs=rng.binomial(5, 0.4, n))
+
+    with pytest.raises(UnsteadyProgramError, match="Look for numbers that it draws"):
+        lb.fit(model, 40, progress=False)

@@ -20,17 +20,18 @@ import numpy as np
 
 from lowerbound.ascent import State, Sweep
 from lowerbound.bound import elbo_by_site
-from lowerbound.compiled import Kept, equations, jit, quick_options, settled
+from lowerbound.compiled import Kept, equations, jit, quick_options, settled, traced
 from lowerbound.compiled.host import FITS, OnHost, lightly, on_host
 from lowerbound.compute.spread import Spread
 from lowerbound.cost import check_fits, run_bytes
-from lowerbound.errors import NotConjugateError
+from lowerbound.errors import CertificateError, NotConjugateError, UnsteadyProgramError
 from lowerbound.family.meanfield import MeanField
 from lowerbound.joint import Joint, certificate, inputs_of, multi_affine
 from lowerbound.joint.derive import vocabulary
 from lowerbound.joint.multiaffine import origin_name, row_count
 from lowerbound.joint.traced_program import Program, trace_program
 from lowerbound.model import Model, trace_model
+from lowerbound.model.dependence import digest
 
 Arrays = tuple[jax.Array, ...]
 R = TypeVar("R")
@@ -73,9 +74,11 @@ class Engine:
         """Wait for the certificate; raises CertificateError where the derivation is wrong."""
         try:
             self.check.result()
-        except BaseException:
+        except BaseException as error:
             for key in [key for key, engine in _engines.items() if engine is self]:
                 del _engines[key]
+            if isinstance(error, CertificateError) and _changes(self.joint):
+                raise UnsteadyProgramError from None
             raise
 
     def prepare(self, data: Mapping[str, Any]) -> Arrays:
@@ -248,6 +251,17 @@ def _certificate(
         data["weights"] = np.ones(row_count(model, weighted))
     data |= {origin_name(name): origin for name, origin in origins.items()}
     return certificate(joint, data, MeanField.of(joint.blocks).statistics, varied=varied)
+
+
+def _changes(joint: Joint) -> bool:
+    """Whether a program is another one each time that it runs: its arrays or its operations."""
+    shapes = {latent.name: jnp.zeros(latent.shape) for latent in joint.program.latents}
+
+    def run() -> str:
+        closed = traced(joint.model.log_density)(shapes, joint.model.arguments.data)
+        return digest(closed)
+
+    return run() != run()
 
 
 def fewer_rows(model: Model) -> Model | None:

@@ -86,6 +86,7 @@ from lowerbound.errors.programs import (
     ShapeError,
     SubsampledPlateError,
     UncompiledCheckError,
+    UnsteadyProgramError,
     UnsupportedModelError,
 )
 from lowerbound.errors.remedies import (
@@ -244,6 +245,7 @@ __all__ = [
     "ShapeError",
     "SubsampledPlateError",
     "UncompiledCheckError",
+    "UnsteadyProgramError",
     "UnsupportedModelError",
     # derivation
     "BlockError",

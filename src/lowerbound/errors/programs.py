@@ -62,6 +62,18 @@ class DiscreteSiteError(UnsupportedModelError):
         super().__init__(f"Site '{site}' {found}: {distribution}   ({where}).\nExpected {expected}")
 
 
+class UnsteadyProgramError(UnsupportedModelError):
+    """The program has another density each time that it runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The program has another log density each time that it runs with the same data and the "
+            "same values of its sites.\n"
+            "Expected one that depends on these alone. Look for numbers that it draws or counts "
+            "itself (np.random, a generator, a counter): draw them before, and pass them as data."
+        )
+
+
 class NoCoordinatesError(UnsupportedModelError):
     """The values of a site have no map from real numbers."""
 
