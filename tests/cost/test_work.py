@@ -131,6 +131,7 @@ def test_a_density_that_is_too_dear_is_not_compared():
         assert counted.judged(work) == work
 
 
+@pytest.mark.judged
 def test_a_dear_density_is_looked_at_at_fewer_points():
     """As the verdict does: so many seconds of an ordinary core, and some draws at any price."""
 
