@@ -26,8 +26,8 @@ from lowerbound.family.completed.completing import BATCH, Completed, Conditional
 from lowerbound.family.densities.averaged import Averaged
 from lowerbound.family.exponential import Natural
 from lowerbound.family.host_draws import all_drawn
+from lowerbound.family.host_seeds import words
 from lowerbound.family.meanfield import MeanField
-from lowerbound.family.numerics.host_seeds import words
 from lowerbound.family.variational import Parameters, Variational
 from lowerbound.joint import Joint, energy, gradient
 from lowerbound.joint.traced_program import abstract, mask_name

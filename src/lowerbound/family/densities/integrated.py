@@ -25,7 +25,7 @@ from numpyro.distributions import Distribution
 from lowerbound.compiled.host import lightly
 from lowerbound.family.densities.gridded import NodeMixture
 from lowerbound.family.densities.held_points import BANDWIDTH, COMPONENTS, FEWEST, HeldPoints
-from lowerbound.family.numerics.host_seeds import words
+from lowerbound.family.host_seeds import words
 from lowerbound.rewrite.coordinates import Coordinates
 
 Parameters = Mapping[str, Any]

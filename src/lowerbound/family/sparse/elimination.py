@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowerbound.errors import ArgumentError, TooDenseError
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.family.sparse.fronts import Front
 from lowerbound.family.sparse.gram import distinct
 from lowerbound.family.sparse.implicit import PROBES, Implicit
@@ -141,7 +142,7 @@ class _Blocks:
         kept = np.flatnonzero(label < 0)
         left = np.full(len(label), -1)
         left[kept] = np.arange(len(kept))
-        members = np.argsort(label, kind="stable")[len(kept) :]
+        members = order_of(label + 1)[len(kept) :]
         sizes = np.bincount(label[members])
         slot = np.full(len(label), -1)
         slot[members] = np.arange(len(members)) - _begins(sizes)[label[members]]
@@ -297,5 +298,5 @@ def _rounded(widths: np.ndarray) -> np.ndarray:
 
 def _by(kind: np.ndarray, items: np.ndarray, kinds: int) -> list[np.ndarray]:
     """The items of each kind."""
-    order = np.argsort(kind, kind="stable")
+    order = order_of(kind)
     return np.split(items[order], np.searchsorted(kind[order], np.arange(1, kinds)))

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from lowerbound.family.numerics.orders import order_of
+
 __all__ = ["Gram", "distinct", "gram_pattern"]
 
 
@@ -84,7 +86,7 @@ def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -
     >>> gram.values(gram.products(np.array([1.0, 2.0, 3.0])), np.ones(2)).tolist()
     [1.0, 2.0, 13.0]
     """
-    order = np.argsort(rows, kind="stable").astype(np.int32)
+    order = order_of(rows).astype(np.int32)
     widths = np.bincount(rows, minlength=count)
     begins = np.cumsum(widths) - widths
     parts = []
@@ -98,7 +100,7 @@ def gram_pattern(rows: np.ndarray, columns: np.ndarray, count: int, size: int) -
     found = [part.pairs(keys, size) for part in parts] or [np.zeros((4, 0), np.int32)]
     first, second, place, owner = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
     if (owner[1:] < owner[:-1]).any():
-        by_row = np.argsort(owner, kind="stable")
+        by_row = order_of(owner)
         first, second, place, owner = (part[by_row] for part in (first, second, place, owner))
     at = (keys // size).astype(np.int32), (keys % size).astype(np.int32)
     return Gram(*at, first, second, place, owner, count)

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.family.sparse import device_kernels as kernels
 from lowerbound.family.sparse.device_kernels import Done, Layout, Piecewise, Together
 from lowerbound.family.sparse.fronts import Reduced
@@ -58,11 +58,11 @@ class DeviceStage:
         rows = np.concatenate([rest.rows, rest.columns[off]])
         meets = np.concatenate([rest.columns, rest.rows[off]])
         source = np.concatenate([np.arange(rest.count), np.flatnonzero(off)])
-        order = np.argsort(rows, kind="stable")
+        order = order_of(rows)
         chunks = Chunks.of(rows[order], rest.size)
         own = _piecewise(chunks, source[order][None], meets[order], rest.count)
         with jax.enable_x64(True):
-            placed = jax.tree.map(jnp.asarray, (layouts, together, own))
+            placed = jax.device_put((layouts, together, own))  # which compiles nothing
         return cls(stage, *placed)
 
     @cached_property
@@ -77,7 +77,7 @@ class DeviceStage:
         with jax.enable_x64(True):
             done, log_det = kernels.jitted(kernels.eliminated)(self.layouts, values)
             own = values[stage.own_from]
-            border = DeviceBorder(self, done, jnp.asarray(np.append(own, 0.0)))
+            border = DeviceBorder(self, done, jax.device_put(np.append(own, 0.0)))
             if not np.isfinite(log_det):
                 return None
         found = rest.factor(own, border, stage.twins)
@@ -211,7 +211,7 @@ def _laid_out(stage: Stage, size: int, left: int) -> tuple[Layout, Chunks]:
         begin += n
     met, of, at = np.concatenate(column), np.concatenate(block), np.concatenate(source, axis=1)
     by_block = _piecewise(Chunks.of(of, members.shape[1]), at, met, stage.count)
-    order = np.argsort(met, kind="stable")  # blocks of a column stay in order
+    order = order_of(met)  # blocks of a column stay in order
     chunks = Chunks.of(met[order], left)
     by_column = _piecewise(chunks, at[:, order], of[order], stage.count)
     return Layout(np.concatenate(inner, axis=2), members, by_block, by_column), chunks

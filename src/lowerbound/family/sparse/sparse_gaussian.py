@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from lowerbound.family.numerics.host_seeds import words
+from lowerbound.family.host_seeds import words
 from lowerbound.family.sparse.elimination import AnyFactor, Pattern
 from lowerbound.family.sparse.mixing import Mixing, mixing_of
 from lowerbound.rewrite.coordinates import Coordinates

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lowerbound.family.numerics.orders import order_of
+
 __all__ = ["Twins", "met_by_many", "together", "twins_of"]
 
 LARGEST_BLOCK = 32
@@ -43,12 +45,12 @@ def twins_of(
     """
     count, size = len(own[0]), len(blocks)
     entries = np.flatnonzero(real).astype(np.int32)
-    entries = entries[np.argsort(columns[entries], kind="stable")]
+    entries = entries[order_of(columns[entries])]
     starts = np.searchsorted(columns[entries], np.arange(size + 1))
     sizes = np.bincount(blocks)
-    order, begin = np.argsort(blocks, kind="stable"), np.cumsum(sizes) - sizes
+    order, begin = order_of(blocks), np.cumsum(sizes) - sizes
     key = own[0].astype(np.int64) * size + own[1]
-    sorter = np.argsort(key)
+    sorter = order_of(key)
     found = []
     for b in np.unique(sizes):
         chosen = np.flatnonzero(sizes == b)
@@ -57,7 +59,7 @@ def twins_of(
         which = np.repeat(np.arange(len(chosen)), counts)
         within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.stack([entries[starts[line[which]] + within] for line in members])
-        by_row = np.argsort(places[0])  # so that memory is read in order
+        by_row = order_of(places[0])  # so that memory is read in order
         low, high = np.minimum(members[:, None], members), np.maximum(members[:, None], members)
         wanted = high.astype(np.int64) * size + low
         at = sorter[np.minimum(np.searchsorted(key, wanted, sorter=sorter), count - 1)]

@@ -21,6 +21,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
+from lowerbound.family.numerics.orders import order_of
+
 SINGLE = 12  # nodes of a predictor by itself
 NODES = {1: SINGLE, 2: 10, 3: 6}  # of each of so many that meet
 RARE = 1e-6  # weight of a node that is left out
@@ -68,7 +70,7 @@ def joint(clusters: np.ndarray, rows: np.ndarray, count: int) -> Joint:
     high, low = np.tril_indices(clusters.shape[1], -1)
     pairs = np.stack([clusters[:, low].ravel(), clusters[:, high].ravel()], axis=1)
     pairs = pairs[(pairs >= 0).all(axis=1)]
-    order = np.argsort(rows, kind="stable")
+    order = order_of(rows)
     widths = np.bincount(rows, minlength=count)
     starts = np.cumsum(widths) - widths
     own = widths[pairs.ravel()]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from lowerbound.compiled import quickly
+from lowerbound.compiled.host import lightly
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.run.problem import Problem
 
@@ -34,5 +33,5 @@ def at_scores(problem: Problem, one: Predictors, scores: np.ndarray) -> np.ndarr
     def spread(normal: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
         return jax.vmap(lambda row: coordinates.prior(row, data, theta))(normal)
 
-    run = one.compiled.setdefault("spread", quickly(spread))
-    return np.array(run(jnp.asarray(normal), dict(problem.model.arguments.data)))
+    run = one.compiled.setdefault("spread", lightly(spread))
+    return np.array(run(normal, dict(problem.model.arguments.data)))

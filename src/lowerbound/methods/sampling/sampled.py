@@ -18,7 +18,7 @@ from lowerbound.compiled import briskly, quickly
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import Stopwatch, allowance
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
-from lowerbound.family.numerics.host_seeds import words
+from lowerbound.family.host_seeds import words
 from lowerbound.methods.chains.rounds_of_chains import CHAINS, Chains, Mixed, Rounds, mixed
 from lowerbound.methods.chains.trajectories import Nuts, differentiated, trajectories
 from lowerbound.methods.chains.units import Units

@@ -25,6 +25,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from lowerbound.compiled import jit
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.methods.hierarchy.asked_of_terms import Data
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -77,7 +78,7 @@ def layout(surface: AnySurface) -> Layout | None:
 
 def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """All pairs of entries of one row, in both orders; None where they are too many."""
-    order = np.argsort(rows, kind="stable")
+    order = order_of(rows)
     counts = np.bincount(rows)
     if int((counts.astype(float) ** 2).sum()) > MOST_PAIRS:
         return None

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from lowerbound.errors import NoPredictorsError
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.methods.hierarchy.reading.element_maps import moved, moved_inputs
 from lowerbound.methods.hierarchy.reading.flat_program import Atom, Name, Operation, value_of
 
@@ -363,7 +364,7 @@ def expanded(rows: np.ndarray, size: int, sources: np.ndarray) -> tuple[np.ndarr
 
     Returns the number of the source and the number of the entry, pair by pair.
     """
-    order = np.argsort(rows, kind="stable")
+    order = order_of(rows)
     begin = np.searchsorted(rows[order], np.arange(size + 1))
     counts = np.where(sources >= 0, np.diff(begin)[np.maximum(sources, 0)], 0)
     pairs = np.repeat(np.arange(len(sources)), counts)

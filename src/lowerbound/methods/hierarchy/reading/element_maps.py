@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowerbound.compiled.host.gathers import gathered
 from lowerbound.compiled.interpreting import bind
 from lowerbound.methods.hierarchy.reading.flat_program import Operation
 
@@ -112,6 +113,12 @@ def _select(one: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [np.choose(which, cases) if len(cases) < 32 else np.stack(cases)[which]]
 
 
+def _gather(one: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    run = gathered(one.params, one.outputs[0].shape)
+    numbers, places = inputs
+    return [np.maximum(run(numbers.astype(np.int64), places), -1)]
+
+
 _PLAIN: dict[str, Any] = {
     "reshape": _reshape,
     "squeeze": _reshape,
@@ -122,4 +129,5 @@ _PLAIN: dict[str, Any] = {
     "slice": _slice,
     "concatenate": _concatenate,
     "select_n": _select,
+    "gather": _gather,
 }

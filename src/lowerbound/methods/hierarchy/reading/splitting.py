@@ -17,6 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from lowerbound.errors import CodeRangeError, NoPredictorsError
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.methods.hierarchy.reading.affine_maps import Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, CURVED, DATA, kinds_of
@@ -311,7 +312,7 @@ def clusters(
         most = within[degrees[within].argmax()]
         met = np.concatenate([other[one == most], one[other == most]])
         return int(most), int(met[0])
-    order = np.argsort(label, kind="stable")
+    order = order_of(label)
     starts = np.cumsum(sizes) - sizes
     within = np.arange(count) - starts[label[order]]
     table = np.full((len(sizes), int(sizes.max())), NONE)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import traced
+from lowerbound.family.numerics.orders import order_of
 from lowerbound.methods.hierarchy.reading.affine_maps import Entries, Maps
 from lowerbound.methods.hierarchy.reading.cutting import Reading
 from lowerbound.methods.hierarchy.reading.dependence_kinds import AFFINE, CURVED
@@ -88,7 +89,7 @@ def _longest(entries: Entries, atom: Atom) -> int:
 
 def _table(entries: Entries, size: int, longest: int) -> np.ndarray:
     """The numbers of the entries of each row, in columns; -1 where there are no more."""
-    order = np.argsort(entries.rows, kind="stable")
+    order = order_of(entries.rows)
     rows = entries.rows[order]
     within = np.arange(len(rows)) - np.searchsorted(rows, rows)
     table = np.full((size, longest), -1)
