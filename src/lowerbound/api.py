@@ -110,7 +110,7 @@ def fit(
         before = f"Before all rows were taken together: {fitted.verdict}"
         better = fit(model, *args, seed=seed, progress=progress, until=until, **kwargs)
         return replace(better, answer=replace(better.answer, notes=(*better.notes, before)))
-    return trusted(fitted)
+    return trusted(fitted, progress=progress)
 
 
 def _program(found: Chosen) -> Model | None:

@@ -13,6 +13,7 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.compute.collapsing import largest_factor
+from lowerbound.cost import at_most
 from lowerbound.data import eight_schools
 from lowerbound.errors import (
     FewWeightsError,
@@ -24,8 +25,11 @@ from lowerbound.errors import (
     UnjudgedError,
     UnsupportedModelError,
 )
+from lowerbound.methods.chains.trajectories import WARM, Nuts
 from lowerbound.model import trace_model
+from lowerbound.run.bar import Bar
 from lowerbound.trust.against import against
+from lowerbound.trust.corrections import hamiltonian
 from lowerbound.trust.corrections.suited import suited
 from tests.models.zoo import CASES
 
@@ -375,3 +379,25 @@ def test_every_model_is_corrected_or_says_why_not(case, how):
     for site in better.sites:
         assert np.isfinite(better.mean(site)).all()
         assert np.isfinite(better.sd(site)).all()
+
+
+def test_chains_show_how_far_they_are_and_end_when_time_is_over(taught, monkeypatch, capsys):
+    """Foretold wrongly, they end; a bar and an interruption are as in `lb.fit`."""
+    monkeypatch.setattr(Nuts, "foreseen", lambda *_: 0.0)
+    with at_most(1e-9), pytest.raises(UncorrectableError, match="time was over when chains had"):
+        lb.correct(taught, "nuts", progress=True)
+    assert "NUTS" in capsys.readouterr().err
+
+    class Pressed(Bar):
+        def update(self, done, text=""):
+            if done > WARM + 150:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(hamiltonian, "Bar", Pressed)
+    with pytest.raises(KeyboardInterrupt):
+        lb.correct(taught, "nuts", progress=False)
+    with lb.interruptible(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        partly = lb.correct(taught, "nuts", progress=False)
+    assert "; ended after " in partly.notes[0]
+    assert "of 1,000 draws of each" in partly.notes[0]

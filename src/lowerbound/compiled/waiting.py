@@ -87,9 +87,10 @@ def settled(tree: R) -> R:
     _raise_if_pressed()
     began = None
     for leaf in jax.tree.leaves(tree):
-        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        # Tracers and keys of random numbers cannot be asked.
+        if isinstance(leaf, jax.core.Tracer) or not hasattr(leaf, "is_ready"):
             continue
-        while not leaf.is_ready():  # type: ignore[attr-defined]
+        while not leaf.is_ready():
             began = began or time.perf_counter()
             # A tenth of the wait so far: late by a tenth at most, and seldom awake.
             time.sleep(min(_LONGEST, (time.perf_counter() - began) / 10))

@@ -21,7 +21,7 @@ class Bar:
             self.bar = tqdm(total=self.total, desc=self.title, unit=self.unit, leave=False)
         return self
 
-    def update(self, done: int, text: str) -> None:
+    def update(self, done: int, text: str = "") -> None:
         """Move to `done` units of the total."""
         if self.bar is not None and done > self.bar.n:
             self.bar.set_postfix_str(text)

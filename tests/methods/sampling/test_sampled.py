@@ -118,4 +118,4 @@ def test_chains_that_would_take_too_long_are_not_begun(monkeypatch):
     with at_most(100.0, SimpleNamespace(own_seconds=0.0)), pytest.raises(PoorIntegralError) as told:
         lb.fit(centred, WIDE, FAR, method=lb.Trajectories(), progress=False)
     assert match in str(told.value)
-    assert max(asked) < 0  # one look at a few trajectories, and no draws
+    assert not asked  # a look at a few trajectories, and no draws

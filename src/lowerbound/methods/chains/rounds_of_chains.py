@@ -25,6 +25,7 @@ from lowerbound.run.walking import Standing
 CHAINS = 4
 ENOUGH, AGREED = 250.0, 1.03  # effective draws of every number and its square, and R-hat
 DIVERGED = 0.01  # of trajectories that may diverge
+FEWEST_DRAWN = 40  # of every chain, to compare them
 
 
 @dataclass(frozen=True, eq=False)

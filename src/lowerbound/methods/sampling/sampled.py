@@ -19,7 +19,14 @@ from lowerbound.compiled.host import lightly
 from lowerbound.cost import Stopwatch, allowance
 from lowerbound.errors import NoPredictorsError, PoorIntegralError
 from lowerbound.family.host_seeds import words
-from lowerbound.methods.chains.rounds_of_chains import CHAINS, Chains, Mixed, Rounds, mixed
+from lowerbound.methods.chains.rounds_of_chains import (
+    CHAINS,
+    FEWEST_DRAWN,
+    Chains,
+    Mixed,
+    Rounds,
+    mixed,
+)
 from lowerbound.methods.chains.trajectories import Nuts, differentiated, trajectories
 from lowerbound.methods.chains.units import Units
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
@@ -110,6 +117,10 @@ class Sampling(Walking[Sampled]):
         return f"lb.Trajectories(draws={2 * self.method.draws})"
 
     def _judged(self, chains: Chains) -> Mixed:
+        """How well chains agree; raises PoorIntegralError where time was over before they began."""
+        if (found := chains.draws.shape[1]) < FEWEST_DRAWN:
+            reason = f"time was over when chains had made {found} draws"
+            raise PoorIntegralError(self.predictors.theta, reason)
         return mixed(chains, lambda number: named(self.predictors, number))
 
     def _check(self, seconds: float) -> None:
@@ -179,13 +190,13 @@ class Sampling(Walking[Sampled]):
     def _kernel(self, whitened: Whitened) -> Nuts:
         """Trajectories over the density, in units with a matrix."""
         key, given = jax.random.key(self.problem.seed), whitened.given
-        name = ("trajectories", self._kept, jax.tree.structure(given))
+        name = ("trajectories", jax.tree.structure(given))
         if ("sampled", name) not in self.predictors.compiled:
             density = differentiated(whitened.density, jnp.zeros(whitened.size), given)
-            chains = trajectories(density, self._kept, False, warm=WARM, shallow=SHALLOW)
+            chains = trajectories(density, False, warm=WARM, shallow=SHALLOW)
             self._compiled(name, briskly(chains))
         run = self.predictors.compiled["sampled", name]
-        return Nuts(run, given, key, self._kept, warm=WARM)
+        return Nuts(run, given, key, False, warm=WARM)
 
     def _lines(self, place: Sampled) -> np.ndarray:
         """The predictors at the draws."""

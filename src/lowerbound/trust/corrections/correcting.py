@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowerbound.compiled import heard
 from lowerbound.errors import CorrectionWarning, NotAFitError, SettingError, UnjudgedError
@@ -32,15 +32,25 @@ from lowerbound.trust.judging import NUTS, judged_within
 from lowerbound.trust.optima.summits import Optima
 
 DRAWS, SECONDS = 512, 1.0  # of a verdict by fresh draws
-Correction = Callable[[Fit, Model, int, int], Improved]
 
 
-def _psis(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return resampled(_view(fit, model), draws, seed, _optima(fit))
+class Asked(NamedTuple):
+    """What a correction is asked for: draws, their seed, and whether a bar shows them."""
+
+    draws: int
+    seed: int
+    progress: bool | None = None
 
 
-def _nuts(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return by_trajectories(_view(fit, model), draws, seed, _optima(fit))
+Correction = Callable[[Fit, Model, Asked], Improved]
+
+
+def _psis(fit: Fit, model: Model, asked: Asked) -> Improved:
+    return resampled(_view(fit, model), asked.draws, asked.seed, _optima(fit))
+
+
+def _nuts(fit: Fit, model: Model, asked: Asked) -> Improved:
+    return by_trajectories(_view(fit, model), *asked, optima=_optima(fit))
 
 
 def _optima(fit: Fit) -> Optima:
@@ -49,12 +59,12 @@ def _optima(fit: Fit) -> Optima:
     return (*fit.answer.optima, *(evidence.summits if evidence is not None else ()))
 
 
-def _response(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return responded(fit, _view(fit, model), draws, seed)
+def _response(fit: Fit, model: Model, asked: Asked) -> Improved:
+    return responded(fit, _view(fit, model), asked.draws, asked.seed)
 
 
-def _gibbs(fit: Fit, model: Model, draws: int, seed: int) -> Improved:
-    return by_conditionals(fit, model, draws, seed)
+def _gibbs(fit: Fit, model: Model, asked: Asked) -> Improved:
+    return by_conditionals(fit, model, asked.draws, asked.seed)
 
 
 CORRECTIONS: dict[str, Correction] = {
@@ -65,7 +75,9 @@ CORRECTIONS: dict[str, Correction] = {
 }
 
 
-def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
+def correct(
+    fit: Fit, how: str, *, draws: int = 4000, seed: int = 0, progress: bool | None = None
+) -> Fit:
     """A fit whose draws are nearer to the posterior than those of q, in the shape of a `Fit`.
 
     "linear-response": the covariances of all continuous sites by the response of the optimum of the
@@ -78,6 +90,8 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     "gibbs": draws of the complete conditional of every factor in turn (section 2.4), where each is
     exact.
 
+    `progress` shows a bar of NUTS (default: on a terminal). Ctrl-C ends it at once; within
+    `lb.interruptible()` the draws that there are make the fit.
     Discrete sites that can be summed out are drawn given the others. `fit.notes` says what was
     found on the way, and how far q was off. A correction that should not be trusted warns.
 
@@ -103,7 +117,7 @@ def correct(fit: Fit, how: str, *, draws: int = 4000, seed: int = 0) -> Fit:
     with heard(), steadily():
         assert fit.call.args is not None
         model = trace_model(fit.original, fit.call.args, fit.call.kwargs, fit.answer.plate)
-        improved = CORRECTIONS[how](fit, model, draws, seed)
+        improved = CORRECTIONS[how](fit, model, Asked(draws, seed, progress))
         found = _assembled(fit, model, how, improved, seed)
     if improved.flaw:
         warnings.warn(CorrectionWarning(how, improved.flaw, improved.remedy), stacklevel=2)

@@ -56,7 +56,7 @@ def _is_nearer(found: Fit, fit: Fit) -> bool:
     return level <= before and found.verdict.trust != "nothing"
 
 
-def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
+def trusted(fit: Fit, budget: float = AFFORDABLE, progress: bool | None = None) -> Fit:
     """The fit, or the first correction of it that can be trusted; else the best, with a warning.
 
     Importance weights come first, where the verdict has found that they tell; then NUTS, where it
@@ -78,7 +78,7 @@ def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
             )
             continue
         with at_most(left):
-            found = _tried(fit, how, said)
+            found = _tried(fit, how, said, progress)
         if found and LEVELS.index(found.verdict.trust) < LEVELS.index(best.verdict.trust):
             best = found
     if best.verdict.trust != "all":
@@ -88,12 +88,12 @@ def trusted(fit: Fit, budget: float = AFFORDABLE) -> Fit:
     return _noted(best, *notes, *said)
 
 
-def _tried(fit: Fit, how: str, said: list[str]) -> Fit | None:
+def _tried(fit: Fit, how: str, said: list[str], progress: bool | None = False) -> Fit | None:
     """A correction; None where there is none, and why is added to what is said."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorrectionWarning)  # the verdict says it
         try:
-            return correct(fit, how, seed=fit.seed)
+            return correct(fit, how, seed=fit.seed, progress=progress)
         except LowerboundError as error:
             said.append(f"{how} could not correct it: {str(error).splitlines()[0]}")
             return None

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 
-from lowerbound.compiled import jit, quickly
+from lowerbound.compiled import jit, partial_results_are_asked_for, quickly
 from lowerbound.compute.bounded_loops import has_open_loops
 from lowerbound.compute.collapsing import largest_factor
 from lowerbound.cost import allowance
@@ -27,12 +27,13 @@ from lowerbound.family.completed.collapsed_sites import Collapsed
 from lowerbound.family.densities.unconstrained import UnconstrainedGaussian, covariance
 from lowerbound.family.densities.weighted_draws import WeightedDraws
 from lowerbound.family.numerics.chain_mixing import mixing
-from lowerbound.methods.chains.rounds_of_chains import CHAINS, Mixed
+from lowerbound.methods.chains.rounds_of_chains import CHAINS, FEWEST_DRAWN, Mixed
 from lowerbound.methods.chains.trajectories import WARM, Density, Nuts, trajectories
 from lowerbound.methods.chains.units import MATRIX, Units
 from lowerbound.methods.gaussian.target import Target, is_quick, target_for
 from lowerbound.model import trace_model
 from lowerbound.rewrite.noncentred import centring
+from lowerbound.run.bar import Bar
 from lowerbound.trust.against import Against
 from lowerbound.trust.corrections.improved import Improved
 from lowerbound.trust.corrections.suited import suited
@@ -64,38 +65,49 @@ class _Course:
     placed: Callable[[Mapping[str, Array]], np.ndarray] = field(kw_only=True)
 
 
-def by_trajectories(view: Against, draws: int, seed: int, optima: Optima = ()) -> Improved:
+def by_trajectories(
+    view: Against, draws: int, seed: int, progress: bool | None = None, *, optima: Optima = ()
+) -> Improved:
     """Chains of NUTS over all continuous sites of the program, or over what is left of them.
 
     `optima` are where other starts have converged: half of the chains begin at those that count, so
-    that chains which stay where they are do not agree.
+    that chains which stay where they are do not agree. Where time is limited, chains that would
+    take longer are not begun, and those that do end with the draws that they have.
     """
     kept = math.ceil(draws / CHAINS)
     values = view.family.sample(view.parameters, jax.random.key(seed), (STARTS,))
     course = _collapsed(view, values, seed) or _whole(view, values)
     size = len(course.units.loc)
     thin = THIN if size <= FEW else 1
-    key = ("nuts", kept, course.units.root.ndim, course.text[:12])
+    key = ("nuts", course.units.root.ndim, course.text[:12])
     if key not in course.compiled:
-        run = trajectories(course.density, kept, size <= DENSE, course.forward, thin)
+        run = trajectories(course.density, size <= DENSE, course.forward, thin)
         course.compiled[key] = (quickly if course.quick else jit)(run)
     starts = course.vectors[:: max(len(course.vectors) // CHAINS, 1)][:CHAINS]
     elsewhere = _elsewhere(view, optima, seed)
     if elsewhere is not None:
         others = course.placed(elsewhere)[: CHAINS // 2]
         starts = np.concatenate([starts[: CHAINS - len(others)], others])
-    kernel = Nuts(course.compiled[key], course.data, jax.random.key(seed + 1), kept, thin)
+    run = course.compiled[key]
+    kernel = Nuts(run, course.data, jax.random.key(seed + 1), size <= DENSE, thin)
     if allowance().left < math.inf:
         longer = kernel.foreseen(starts, course.units, kept)
         if longer > allowance().left:
             reason = f"it would take {longer:,.0f} s, where {allowance().left:,.0f} s are left"
             raise UncorrectableError("nuts", reason, "Ask for it by itself, without a limit.")
-    chains = kernel(starts, course.units, kept, 1)
-    found, count = Mixed(chains, mixing(chains.draws, course.owner)), CHAINS * kept
+    with Bar(progress, WARM + kept, "NUTS", "draw") as bar:
+        partial = partial_results_are_asked_for()
+        kernel = replace(kernel, seen=bar.update, partial=partial)
+        chains = kernel(starts, course.units, kept, 1)
+    if (made := chains.draws.shape[1]) < FEWEST_DRAWN:
+        reason = f"time was over when chains had made {made} draws"
+        raise UncorrectableError("nuts", reason, "Ask for it by itself, without a limit.")
+    found, count = Mixed(chains, mixing(chains.draws, course.owner)), CHAINS * made
+    fewer = "" if made == kept else f"; ended after {made:,} of {kept:,} draws of each"
     return Improved(
         WeightedDraws(),
         {"values": course.values(chains.rows), "weights": np.full(count, 1.0 / count)},
-        f"from q, after {thin * WARM} trajectories of each: {found}{course.text}",
+        f"from q, after {thin * WARM} trajectories of each: {found}{course.text}{fewer}",
         reason=f"chains of NUTS agree: {found.mixing}",
         flaw=found.flaw,
         remedy="Ask for more draws=, or write the program with other coordinates (non-centred).",
