@@ -96,6 +96,12 @@ TEXTS = [
         "it is. Give one with lb.Over(..., lb.Gaussian(init={site: value, ...})).",
     ),
     (
+        errors.InfiniteBoundError("-inf", 4, 2),
+        "The ELBO is -inf in sweep 2, the best of 4 starts.\nExpected a finite bound. Try more "
+        "starts, lb.CAVI(restarts=20), start elsewhere with lb.CAVI(init={site: value, ...}), or "
+        "rescale the data to unit variance.",
+    ),
+    (
         errors.NoFiniteStartError(9, ["Site 'y' is to blame."], "gradient of the log density"),
         "The gradient of the log density is not finite at any of 9 starting points: the median of "
         "the prior, zero, and points around them.\n"
