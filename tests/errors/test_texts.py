@@ -130,6 +130,19 @@ TEXTS = [
         "function of real ones.",
     ),
     (
+        errors.NoDrawsError("y", "HalfT", "model.py:3"),
+        "Site 'y' cannot be drawn: HalfT states a density and no draws   (model.py:3).\n"
+        "Expected a distribution with a `sample` method, for what the data or a prior would give "
+        "anew. Give it one; the posterior itself is fit.sample().",
+    ),
+    (
+        errors.NoDrawsError("y", "HalfT", "model.py:3", "Please install it"),
+        "Site 'y' cannot be drawn: HalfT states a density and no draws: Please install it   "
+        "(model.py:3).\n"
+        "Expected a distribution with a `sample` method, for what the data or a prior would give "
+        "anew. Give it one; the posterior itself is fit.sample().",
+    ),
+    (
         errors.NoMarginalError("Site 'z' has 900 entries", "at most 100 entries"),
         "Site 'z' has 900 entries.\nExpected at most 100 entries. Use draws: fit.sample(1000).",
     ),

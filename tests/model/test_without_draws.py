@@ -112,3 +112,28 @@ def test_draws_stand_in_where_none_are_stated(name):
 def test_a_calibration_needs_the_draws_of_the_prior(name):
     with pytest.raises(errors.NotGenerativeError, match="cannot be drawn from"):
         lb.calibrate(PROGRAMS[name], Y, simulations=20)
+
+
+class Drawless(dist.Normal):
+    """A normal law with a density alone."""
+
+    def sample(self, key, sample_shape=()):
+        raise NotImplementedError
+
+
+def observed_so(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 10.0))
+    with numpyro.plate("rows", 60):
+        numpyro.sample("y", Drawless(mu, 2.0), obs=y)
+
+
+def test_predictions_name_the_site_that_cannot_be_drawn():
+    fit = lb.fit(observed_so, Y)
+    assert fit.mean("mu") == pytest.approx(Y.mean(), abs=0.02)
+    with pytest.raises(errors.NoDrawsError, match=r"Site 'y' cannot be drawn: Drawless .*py:"):
+        fit.predictive()
+    with pytest.raises(errors.NoDrawsError, match="Site 'y'"):
+        fit.to_arviz(groups=["posterior_predictive"])
+    left = fit.to_arviz()
+    assert "posterior" in left
+    assert "posterior_predictive" not in left
