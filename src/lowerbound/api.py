@@ -17,6 +17,7 @@ from lowerbound.cost import AFFORDABLE, Stopwatch, Work, at_most
 from lowerbound.errors import (
     BoundReachedError,
     CutCountsError,
+    InfiniteBoundError,
     LadderWarning,
     LostPosteriorError,
     LowerboundError,
@@ -44,6 +45,7 @@ UNTIL = ("fitted", "trusted")
 GIVEN_UP = (
     BoundReachedError,
     CutCountsError,
+    InfiniteBoundError,
     LostPosteriorError,
     PoorIntegralError,
     UncertifiedError,

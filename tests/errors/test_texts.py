@@ -96,6 +96,12 @@ TEXTS = [
         "it is. Give one with lb.Over(..., lb.Gaussian(init={site: value, ...})).",
     ),
     (
+        errors.InfiniteBoundError("-inf", 4, 2),
+        "The ELBO is -inf in sweep 2, the best of 4 starts.\nExpected a finite bound. Try more "
+        "starts, lb.CAVI(restarts=20), start elsewhere with lb.CAVI(init={site: value, ...}), or "
+        "rescale the data to unit variance.",
+    ),
+    (
         errors.NoFiniteStartError(9, ["Site 'y' is to blame."], "gradient of the log density"),
         "The gradient of the log density is not finite at any of 9 starting points: the median of "
         "the prior, zero, and points around them.\n"
@@ -122,6 +128,19 @@ TEXTS = [
         "numpyro.handlers.reparam(model, "
         "config={'z': numpyro.infer.reparam.ProjectedNormalReparam()}); else write the site as a "
         "function of real ones.",
+    ),
+    (
+        errors.NoDrawsError("y", "HalfT", "model.py:3"),
+        "Site 'y' cannot be drawn: HalfT states a density and no draws   (model.py:3).\n"
+        "Expected a distribution with a `sample` method, for what the data or a prior would give "
+        "anew. Give it one; the posterior itself is fit.sample().",
+    ),
+    (
+        errors.NoDrawsError("y", "HalfT", "model.py:3", "Please install it"),
+        "Site 'y' cannot be drawn: HalfT states a density and no draws: Please install it   "
+        "(model.py:3).\n"
+        "Expected a distribution with a `sample` method, for what the data or a prior would give "
+        "anew. Give it one; the posterior itself is fit.sample().",
     ),
     (
         errors.NoMarginalError("Site 'z' has 900 entries", "at most 100 entries"),

@@ -21,7 +21,7 @@ from lowerbound.errors.wording import first_line
 from lowerbound.model import Model
 from lowerbound.model.dependence import dependence
 from lowerbound.model.inputs.arguments import named_leaves
-from lowerbound.model.program import PriorDraw, execute
+from lowerbound.model.program import WITHOUT_DRAWS, PriorDraw, execute
 from lowerbound.result.unseen.new_rows import Unobserved
 from lowerbound.rewrite.observing import observing
 
@@ -105,7 +105,7 @@ def _run(model: Model, data: Mapping[str, Any], key: Array) -> dict[str, Array]:
     inputs = {**data, **model.arguments.seen(model.concrete)}
     args, kwargs = model.arguments.call(inputs)
     with model.sight.mode():
-        messages = execute(model.function, args, kwargs, PriorDraw(key), Unobserved())
+        messages = execute(model.function, args, kwargs, PriorDraw(key, exact=True), Unobserved())
     found = {}
     for name, message in messages.items():
         if message["type"] == "deterministic":
@@ -149,7 +149,7 @@ def _checked(model: Model) -> dict[str, str]:
     with jax.enable_x64(True):
         try:
             used = _arguments_of_draws(model)
-        except NotImplementedError as error:
+        except WITHOUT_DRAWS as error:
             raise NotGenerativeError(
                 f"the program cannot be drawn from ({first_line(error)})",
                 "Give every distribution a sample method",

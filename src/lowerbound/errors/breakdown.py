@@ -106,6 +106,18 @@ class NoFiniteBoundError(LowerboundError):
         )
 
 
+class InfiniteBoundError(ArgumentError):
+    """The ELBO of coordinate ascent is `found` after `sweep` sweeps of the best of its starts."""
+
+    def __init__(self, found: str, starts: int, sweep: int) -> None:
+        many = f", the best of {starts} starts" if starts > 1 else ""
+        super().__init__(
+            f"The ELBO is {found} in sweep {sweep}{many}.\n"
+            "Expected a finite bound. Try more starts, lb.CAVI(restarts=20), start elsewhere with "
+            "lb.CAVI(init={site: value, ...}), or rescale the data to unit variance."
+        )
+
+
 class ImproperFactorError(ArgumentError):
     """The optimal factor of some sites has no finite integral.
 

@@ -88,6 +88,19 @@ class NoCoordinatesError(UnsupportedModelError):
         )
 
 
+class NoDrawsError(UnsupportedModelError):
+    """The distribution of a site states a density and cannot be drawn from."""
+
+    def __init__(self, site: str, distribution: str, where: str, said: str = "") -> None:
+        because = f": {said}" if said else ""
+        super().__init__(
+            f"Site '{site}' cannot be drawn: {distribution} states a density and no draws{because}"
+            f"   ({where}).\n"
+            "Expected a distribution with a `sample` method, for what the data or a prior would "
+            "give anew. Give it one; the posterior itself is fit.sample()."
+        )
+
+
 class NoMarginalError(UnsupportedModelError):
     """The marginal of some sites has no closed form, or one that is too large to hold."""
 

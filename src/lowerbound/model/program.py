@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpyro import handlers
-from numpyro.distributions import ImproperUniform, biject_to
+from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from lowerbound.errors import DuplicateSiteError, TooManySitesError
@@ -22,6 +22,7 @@ from lowerbound.model.density import inside, masked, strip
 from lowerbound.model.user_lines import user_line
 
 Message = dict[str, Any]
+WITHOUT_DRAWS = (NotImplementedError, ImportError)  # what a law raises that has a density alone
 MOST_SITES = 2_000  # some minutes of compilation, where all of them are observed
 
 
@@ -83,14 +84,16 @@ class Subsampled(NamedTuple):
 class PriorDraw(Messenger):  # type: ignore[misc]
     """Draws the latent sites, and marks each draw as depending on the random key.
 
-    A flat prior has no draws: its site takes a standard normal on the unconstrained space. The
-    mark (an optimization barrier, which leaves values alone) lets a reader of the jaxpr see that a
-    site is random even where its draw is not, as for `Delta`.
+    A flat prior has no draws, nor has a law that states its density alone (one of the user's own;
+    a truncated Student-t where TensorFlow Probability is not installed): its site takes a standard
+    normal on the unconstrained space, unless draws must be those of the prior (`exact`). The mark
+    (an optimization barrier, which leaves values alone) lets a reader of the jaxpr see that a site
+    is random even where its draw is not, as for `Delta`.
     """
 
-    def __init__(self, key: jax.Array) -> None:
+    def __init__(self, key: jax.Array, exact: bool = False) -> None:
         super().__init__()
-        self.key = key
+        self.key, self.exact = key, exact
 
     def process_message(self, msg: Message) -> None:
         """Give a latent site a draw."""
@@ -101,17 +104,18 @@ class PriorDraw(Messenger):  # type: ignore[misc]
         if msg["type"] != "sample" or msg["value"] is not None:
             return
         self.key, key = jax.random.split(self.key)
-        fn = msg["fn"]
-        base = strip(fn).base
-        if isinstance(base, ImproperUniform):
-            value = _unconstrained_draw(fn, base, key)
-        else:
-            value = fn.sample(key, sample_shape=msg["kwargs"]["sample_shape"])
+        try:
+            value = msg["fn"].sample(key, sample_shape=msg["kwargs"]["sample_shape"])
+        except WITHOUT_DRAWS:
+            if self.exact or msg["fn"].support.is_discrete:
+                raise
+            value = _unconstrained_draw(msg["fn"], key)
         marked = jax.lax.optimization_barrier((value, jax.random.key_data(key)))  # type: ignore[no-untyped-call]
         msg["value"] = marked[0]
 
 
-def _unconstrained_draw(fn: Any, base: ImproperUniform, key: jax.Array) -> jax.Array:
+def _unconstrained_draw(fn: Any, key: jax.Array) -> jax.Array:
+    base = strip(fn).base
     transform = biject_to(base.support)
     # `event_shape` belongs to the base; all else is independent copies of it.
     event = tuple(base.event_shape)

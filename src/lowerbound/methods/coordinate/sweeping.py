@@ -14,8 +14,8 @@ from lowerbound.ascent import State
 from lowerbound.compute.engine import Arrays, Engine, engine_for
 from lowerbound.compute.spread import check_rows_apart, spread_rows
 from lowerbound.errors import (
-    ArgumentError,
     ImproperFactorError,
+    InfiniteBoundError,
     NotConjugateError,
     UncertifiedError,
 )
@@ -359,10 +359,4 @@ def check_bound(elbo: float, starts: int, sweep: int) -> None:
     """A bound that is not finite is no answer."""
     if np.isfinite(elbo) and not is_impossible(elbo):
         return
-    found = "-inf" if is_impossible(elbo) else str(elbo)
-    many = f", the best of {starts} starts" if starts > 1 else ""
-    raise ArgumentError(
-        f"The ELBO is {found} in sweep {sweep}{many}.\n"
-        "Expected a finite bound. Try more starts, lb.CAVI(restarts=20), start elsewhere with "
-        "lb.CAVI(init={site: value, ...}), or rescale the data to unit variance."
-    )
+    raise InfiniteBoundError("-inf" if is_impossible(elbo) else str(elbo), starts, sweep)

@@ -79,7 +79,10 @@ class _Reading:
                 more = math.inf if changed is None else changed.numbers(changed.theta)
                 if more > roles.numbers(roles.theta) + SMALL:
                     joined = self._exactly(changed) or _joined(self, roles)
-                    if joined is not None:
+                    # Without theta, positive numbers would be Gaussian in their logarithms beside
+                    # what they multiply.
+                    bare = joined is not None and not joined.theta and bool(roles.bent)
+                    if joined is not None and (changed is None or not bare):
                         return joined
                 if changed is None:
                     raise

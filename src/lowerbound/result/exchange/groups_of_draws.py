@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.cost import mapped
-from lowerbound.errors import ArgumentError, SettingError
+from lowerbound.errors import ArgumentError, NoDrawsError, SettingError
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
 from lowerbound.result.exchange.shown_sites import log_density
@@ -59,7 +59,12 @@ def groups_of(fit: Fit, wanted: Sequence[str] | None, draws: int, seed: int) -> 
         if reason:
             missing[name] = reason
         else:
-            found[name] = GROUPS[name](made)
+            try:
+                found[name] = GROUPS[name](made)
+            except NoDrawsError as error:
+                if wanted is not None:
+                    raise
+                missing[name] = str(error).splitlines()[0]
     return Groups(found, made.dims(found), {**missing, **made.missing})
 
 

@@ -30,6 +30,7 @@ from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
 from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.dependence import once
+from lowerbound.model.drawing import Named
 from lowerbound.model.looking import Sight, some_sight
 from lowerbound.model.program import Message, WholePlates
 
@@ -298,7 +299,7 @@ def predictive_draws(
         free = numpyro.handlers.seed(Unobserved(function), jax.random.key(0))
         free = numpyro.handlers.substitute(free, substitute_fn=partial(_of_its_shape, value))
         program = numpyro.handlers.substitute(Unobserved(function), data=dict(value))
-        with sight.mode():
+        with sight.mode(), Named():
             traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
                 *args, **kwargs
             )

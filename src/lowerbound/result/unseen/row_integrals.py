@@ -15,6 +15,7 @@ from jax import Array
 from lowerbound.cost import mapped
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
+from lowerbound.model.drawing import Named
 from lowerbound.result.unseen.new_rows import Rows, global_statistics, log_mean_exp, row_axes
 from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 
@@ -156,9 +157,9 @@ def simulated_densities(
     def from_prior(values: Values, data: Values, key: Array) -> dict[str, Array]:
         args, kwargs = model.arguments.call(dict(data))
         program = numpyro.handlers.substitute(model.function, data=dict(values))
-        traced = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(
-            *args, **kwargs
-        )
+        seeded = numpyro.handlers.seed(program, key)
+        with Named():
+            traced = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
         return {n: traced[n]["value"] for n in model.local}
 
     def by_row(densities: Mapping[str, Any], names: Iterable[str]) -> Array:
