@@ -12,6 +12,7 @@ from numpyro import handlers
 import lowerbound as lb
 from lowerbound import errors
 from lowerbound.model import trace_model
+from tests.laws.compilations import counted
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=20)
@@ -200,3 +201,27 @@ def test_an_empty_array_that_the_program_cannot_use():
 
     with pytest.raises(errors.EmptyDataError, match="Argument 'y' is empty"):
         trace_model(model, (np.zeros(0),))
+
+
+def test_to_look_at_numbers_compiles_nothing_for_every_operation():
+    """Of a length that no other test has, so that no operation is compiled already."""
+    x = np.linspace(-1.0, 1.0, 83)
+    y = np.where(x > 0.5, np.nan, x)
+    with counted() as compilations:
+        trace_model(by_handler, (x, y))
+    assert len(compilations) < 10
+
+
+@pytest.mark.parametrize("isnan", [jnp.isnan, np.isnan], ids=["jnp", "np"])
+def test_programs_may_ask_whether_there_are_any(isnan):
+    def program(x, y):
+        a, b = line()
+        if isnan(y).any():
+            y, known = jnp.nan_to_num(y), ~isnan(y)
+        else:
+            known = jnp.ones(len(y), bool)
+        with numpyro.plate("rows", len(x)), handlers.mask(mask=known):
+            numpyro.sample("y", dist.Normal(a + b * x, 0.5), obs=y)
+
+    found = lb.fit(program, X, HOLES)
+    assert found.mean("b") == pytest.approx(lb.fit(by_handler, X, HOLES).mean("b"), rel=1e-6)

@@ -10,7 +10,7 @@ import pytest
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
 from lowerbound.methods.hierarchy.integration import integrate
-from lowerbound.methods.hierarchy.summits.uphill import Evaluated
+from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.run.walking import ended
 from tests.methods.hierarchy import surfaces
@@ -165,6 +165,16 @@ def test_a_start_without_a_value_is_left_for_one_beside_it():
 def test_no_value_anywhere_is_an_error():
     with pytest.raises(NoFiniteStartError, match="The bound given the hyperparameters is not fin"):
         ended(integrate(lambda t, warm, slope: None, np.zeros(2)))
+
+
+@pytest.mark.parametrize("height", [1e10, 1e160, 1e300])
+def test_a_climb_comes_back_from_the_foot_of_a_cliff(height):
+    """Where the square of a slope is no number, as of a loop that grows without bound."""
+    known = surfaces.Known(
+        lambda t: t[0] - height * max(t[0], 0.0), np.array([-3.0]), 0.0, np.zeros(1), np.ones(1)
+    )
+    summit = ended(climb(Evaluated(known.surface), known.start))
+    assert -0.5 < summit.top.t[0] <= 0.0
 
 
 def test_values_that_are_no_numbers_are_stepped_back_from():

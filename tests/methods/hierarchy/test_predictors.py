@@ -136,6 +136,12 @@ def test_the_precision_of_a_field_has_entries_between_neighbours_alone():
         assert inside.sum() == 17, name
 
 
+def test_what_a_loop_carries_has_an_entry_for_every_number_of_z_and_not_for_every_step():
+    """One for every step makes as many pairs in its last rows as steps squared: gigabytes."""
+    one = read("filtered")
+    assert len(one.rows) <= 2 * one.count * one.size
+
+
 @pytest.mark.parametrize("name", ["softmax", "location_and_scale", "items", "zeros"])
 def test_expectations_of_predictors_that_meet_are_averages_over_draws_of_z(name):
     """Value, slopes and W, as A' W A, beside 40,000 draws: to five of their standard errors.

@@ -248,6 +248,21 @@ def recurrence(y=None):
     numpyro.sample("y", dist.Normal(z, sigma).to_event(1), obs=y)
 
 
+def filtered(X, y=None):
+    """What rows say lasts: every step of a loop has the coefficients of all before it."""
+    s = numpyro.sample("s", dist.HalfNormal(1))
+    rate = numpyro.sample("rate", dist.Beta(2, 2))
+    c = numpyro.sample("c", dist.Normal(0, 2))
+    beta = numpyro.sample("beta", dist.Normal(0, s).expand([2]).to_event(1))
+
+    def step(level, now):
+        level = rate * level + (1 - rate) * now
+        return level, level
+
+    _, levels = jax.lax.scan(step, 0.0, X @ beta)
+    numpyro.sample("y", dist.Poisson(jnp.exp(c + levels)), obs=y)
+
+
 def two_lags(y=None):
     """What a step hands on is handed on again."""
     tau = numpyro.sample("tau", dist.HalfNormal(1))
@@ -480,6 +495,7 @@ WRITTEN: dict[str, Written] = {
     "chain_by_factor": Written(chain_by_factor, {"y": Y}, _chain, True),
     "recurrence": Written(recurrence, {"y": Y}, _chain, True),
     "two_lags": Written(two_lags, {"y": COUNTS}, ("tau", "phi")),
+    "filtered": Written(filtered, {"X": np.stack([X, Y], axis=1), "y": COUNTS}, ("s", "rate")),
     "area": Written(area, _areas, ("tau", "rho")),
     "area_sparse": Written(area_sparse, _areas, ("tau", "rho")),
     "area_by_matrix": Written(area_by_matrix, _areas, ("tau", "rho")),

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from lowerbound.compiled.host import lightly
 from lowerbound.errors import (
     ExcludedError,
     InfiniteDataError,
@@ -172,7 +173,7 @@ def _look(
         densities = {name: density.log_prob() for name, density in sites.items()}
         return sum((d.sum() for d in densities.values()), jnp.zeros(())), densities
 
-    slopes, densities = jax.grad(total, has_aux=True)(moving)
+    (_, densities), slopes = lightly(jax.value_and_grad(total, has_aux=True))(moving)
     return _Look(_numpy(densities), _numpy(slopes))
 
 

@@ -17,6 +17,7 @@ from jax import Array, lax
 
 from lowerbound.errors import NoPredictorsError
 from lowerbound.family.numerics.orders import order_of
+from lowerbound.methods.hierarchy.reading.crowded_places import added_up
 from lowerbound.methods.hierarchy.reading.element_maps import moved, moved_inputs
 from lowerbound.methods.hierarchy.reading.flat_program import Atom, Name, Operation, value_of
 
@@ -42,7 +43,8 @@ class Step:
     """How the values of some entries come from those of others.
 
     "ones": `count` ones. "taken": those of a source at an index. "scaled": those of a source times
-    a factor at an index. "negated", "joined": as they say. Indices are numbers of the tape.
+    a factor at an index. "summed": sums of those at the rows of an index, with zeros beyond the
+    last. "negated", "joined": as they say. Indices are numbers of the tape.
     """
 
     kind: str
@@ -99,6 +101,8 @@ class Tape:
                 found.append(jnp.ones(step.count))
             elif step.kind == "taken":
                 found.append(given[0][index])
+            elif step.kind == "summed":
+                found.append(jnp.append(given[0], 0.0)[index].sum(axis=1))
             elif step.kind == "negated":
                 found.append(-given[0])
             elif step.kind == "joined":
@@ -168,7 +172,7 @@ class Maps:
                 pending += [atom for atom in open_ if isinstance(atom, Name)]
                 continue
             for output, entries in zip(one.outputs, self._outputs(one), strict=True):
-                self.found[output] = entries
+                self.found[output] = entries = self._together(entries)
                 if len(entries) > MOST_ENTRIES:
                     raise too_many()
         return self.found[name]
@@ -192,6 +196,14 @@ class Maps:
         if one.kind == "triangular_solve":
             return [self._solved(one)]
         return self._moved(one)
+
+    def _together(self, own: Entries) -> Entries:
+        """The entries, those at one place added up where these are many."""
+        found = added_up(own.rows, own.columns)
+        if found is None:
+            return own
+        rows, columns, index = found
+        return Entries(rows, columns, self.tape.add("summed", [own.step], index))
 
     def _input(self, atom: Atom) -> Entries:
         assert isinstance(atom, Name)

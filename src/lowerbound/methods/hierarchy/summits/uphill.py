@@ -285,12 +285,16 @@ def _summit_of_cubic(
     width = high - low
     tilt = rise + end_rise - 3 * (end - value) / width
     inside = low + 0.5 * width
-    root = tilt**2 - rise * end_rise
-    if root >= 0:
-        other = math.sqrt(root)
-        bottom = end_rise - rise - 2 * other
-        if abs(bottom) > 1e-300:
-            inside = high - width * (end_rise - other - tilt) / bottom
+    # In units of the steepest: at the foot of a cliff, the square of a slope is no number.
+    most = max(abs(rise), abs(end_rise), abs(tilt))
+    if 0.0 < most < math.inf:
+        rise, end_rise, tilt = rise / most, end_rise / most, tilt / most
+        root = tilt**2 - rise * end_rise
+        if root >= 0:
+            other = math.sqrt(root)
+            bottom = end_rise - rise - 2 * other
+            if abs(bottom) > 1e-300:
+                inside = high - width * (end_rise - other - tilt) / bottom
     if not math.isfinite(inside):
         inside = low + 0.5 * width
     return float(np.clip(inside, low + 0.05 * width, high - 0.1 * width))
