@@ -1,7 +1,8 @@
 """Compiled functions: the one place where programs are jitted, so that none of them can hang.
 
 In: any function, a user's program and its vmapped batches included. Out: the same function,
-compiled, without a linear-algebra call that waits for threads which wait for it (`unsplit`).
+compiled, without a linear-algebra call that waits for threads which wait for it (`unsplit`) and
+without convolutions that crash beside loops (`convolutions`).
 Every `jit` of the library is made here; a test walks the source for others.
 """
 

@@ -10,6 +10,7 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from lowerbound.compiled.abreast import abreast
+from lowerbound.compiled.convolutions import by_sums, is_double_convolution
 from lowerbound.compiled.gamma_functions import by_series, is_large_gamma
 from lowerbound.compiled.options import brisk_options, quick_options
 from lowerbound.compiled.rewriting import Rewriting, Values
@@ -21,8 +22,8 @@ _STATIC: Final = ("static_argnums", "static_argnames")
 
 
 class Jitted:
-    """A function, traced once a shape, made short (`abreast`), safe (`unsplit`) and quick
-    (`gamma_functions`), compiled.
+    """A function, traced once a shape, made short (`abreast`), safe (`unsplit`,
+    `convolutions`) and quick (`gamma_functions`), compiled.
 
     It stands for `jax.jit(function, **options)`. Called while another function is traced, it is a
     part of that one, which is made safe as a whole: rewritten are programs that nothing will map or
@@ -87,11 +88,15 @@ def _safe(function: Callable[..., Any], inner: Any) -> Callable[..., Any]:
 
 def _replaced(equation: Any) -> bool:
     """Whether an operation is compiled as another one."""
-    return (kernels_divide() and divided(equation)) or is_large_gamma(equation)
+    if kernels_divide() and divided(equation):
+        return True
+    return is_large_gamma(equation) or is_double_convolution(equation)
 
 
 def _instead(equation: Any, inputs: Sequence[Any]) -> Values:
     """What computes the same."""
+    if is_double_convolution(equation):
+        return by_sums(equation, inputs)
     return (by_series if is_large_gamma(equation) else in_parts)(equation, inputs)
 
 
