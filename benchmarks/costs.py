@@ -22,6 +22,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def work(pipe: Any, source: str, name: str, folder: str) -> None:
     import jax
 
     import lowerbound.names as lb
+    from lowerbound.cost import Cost
 
     warnings.simplefilter("ignore")
     if source in LOADERS:
@@ -55,8 +57,9 @@ def work(pipe: Any, source: str, name: str, folder: str) -> None:
         grown = peak.grown
         with contextlib.redirect_stdout(io.StringIO()):
             cost = lb.explain(program.model, **program.data).cost  # of the rung that is tried first
-        expected = (math.nan, math.nan) if cost is None else (cost.seconds, cost.megabytes)
-        pipe.send(Foretold(name, fit.method, expected[0], seconds, expected[1], grown))
+        cost = Cost(math.nan, math.nan) if cost is None else cost
+        found = Foretold(name, fit.method, cost.seconds, seconds, cost.megabytes, grown)
+        pipe.send(replace(found, within=cost.within))
     except Exception as error:
         pipe.send(Foretold(name, reason=one_line(error)))
 

@@ -1,6 +1,7 @@
 """The benchmark of costs: what is right to the factor, and every miss by name."""
 
 import math
+from dataclasses import replace
 
 from benchmarks.cost_models import PROGRAMS
 from benchmarks.foretold import FACTOR, Foretold, is_near, summary
@@ -37,3 +38,10 @@ def test_half_of_the_programs_are_kept_aside_by_their_names():
     assert len(set(names)) == len(names)
     aside = sum(Foretold(name).is_aside for name in names)
     assert 0.35 < aside / len(names) < 0.65
+
+
+def test_ranges_that_are_printed_are_counted_by_themselves():
+    loose = [replace(row(name, 10.0, s), within=5.0) for name, s in (("e", 49.0), ("f", 51.0))]
+    said = "  seconds in the range that is printed: 1 of 2 that are loose"
+    assert said in summary("some", [*loose, row("a", 1.0, 2.0)]).splitlines()
+    assert said not in summary("some", [row("a", 1.0, 2.0)]).splitlines()

@@ -1,6 +1,7 @@
 """What a fit will cost: units of work, the rungs in order, and work that stops in time."""
 
 import importlib
+import math
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ import lowerbound as lb
 from lowerbound import api
 from lowerbound.compiled import Kept, equations
 from lowerbound.cost import (
+    USUAL,
     Alternative,
     Cost,
     Work,
@@ -56,7 +58,24 @@ def test_work_costs_the_sum_of_its_parts():
     assert more.cost.megabytes == pytest.approx(some.cost.megabytes + 2.0)
 
 
+def test_work_that_is_loose_costs_a_range_whose_middle_are_its_seconds():
+    speed = machine()
+    firm, loose = (Work(10.0, 1e10, within=times) for times in (1.0, 20.0))
+    compiling, computing = 10.0 * speed.equation, 1e10 * speed.number
+    least, most = loose.cost.range
+    assert (least, most) == pytest.approx((compiling + computing / 20, compiling + computing * 20))
+    assert loose.cost.seconds == pytest.approx(math.sqrt(least * most))
+    assert firm.cost.within == USUAL
+    assert firm.cost.seconds == pytest.approx(compiling + computing)
+    assert str(firm.cost).startswith("about ")
+    stopped = replace(loose, most=compiling + computing)
+    assert stopped.cost.range == pytest.approx((least, compiling + computing))
+    compiled = Work(1e6, 1e3, within=20.0)  # what is loose is a small part
+    assert compiled.cost.within == USUAL
+
+
 def test_costs_in_words():
+    assert str(Cost(8.0, 512.7, within=5.0)) == "1.6 to 40 s and about 510 MB"
     assert str(Cost(2.345, 4567.0)) == "about 2.3 s and 4,600 MB"
     assert str(Cost(0.0123, 0.5)) == "about 0.012 s and 0.5 MB"
     found = Alternative("lb.CAVI()", Work(0.0))

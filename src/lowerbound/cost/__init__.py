@@ -5,7 +5,7 @@ maps over many points in parts that fit in memory; a refusal, with the numbers, 
 """
 
 from lowerbound.cost.allowance import AFFORDABLE, Allowance, allowance, at_most
-from lowerbound.cost.estimate import Cost
+from lowerbound.cost.estimate import USUAL, Cost
 from lowerbound.cost.jaxpr_cost import numbers_computed, peak_bytes, products_computed
 from lowerbound.cost.memory import Limits, limits
 from lowerbound.cost.parts import affordable_count, check_fits, mapped, run_bytes
@@ -15,6 +15,7 @@ from lowerbound.cost.work import Alternative, Work
 
 __all__ = [
     "Cost",
+    "USUAL",
     "Work",
     "Alternative",
     "Machine",

@@ -48,12 +48,20 @@ SCATTERED, PASSED_ALONG, MULTIPLIED = 10, 15, 0.1
 OPTIMISED = 4.0  # the time of a compilation that optimises, to that of a quick one
 BATCH_STEPS = 400  # of minibatches
 MANY_ROWS: Final = 8192
-CLIMBED, ALONG, POINTS = 10, 10, 16  # solutions up to the mode; for each number, along and around
-SOLVED = 5_000_000  # numbers that one of them takes at least, with its part of the surrogate
-NEWTON, QUADRATURE_NODES = 6, 12  # steps of a solution that is no parabola's, and its nodes
+# Solutions for each number of theta: up to the mode, along axes, in tails and from other starts; of
+# dear ones without these two. And those at points around it, so many at most where the meaning of z
+# does not move with theta; where it does, more than the fewest are often needed.
+ALONG, ALONG_DEAR, POINTS, MOST_POINTS, ONWARD = 25, 14, 16, 96, 1.2
+SOLVED, STEP = 3_000_000, 1_500_000  # numbers that one of them takes at least, and a step of it
+NEWTON, QUADRATURE_NODES = 5, 12  # steps of a solution that is no parabola's, and its nodes
+# Where predictors meet in a term a solution may take 3 steps, or all that there may be with each of
+# them halved, and what it comes to may be given up.
+MEETING, SLOW_TO_MEET = 10, 8.0
+MADE = 150  # numbers for the square of z's, of increments that are made of levels
 # Of chains: operations of what is compiled, times that slopes are asked for, and numbers of a pass
 # over one block, and over its products.
 ELIMINATED, CALLS, PASSED, CUBED = 3000.0, 5000, 25_000, 50
+MADE = 120  # numbers for the square of z's, of increments that are made of levels
 LOOKED_AT = 3000  # places where it is seen what a Gaussian leaves of terms that meet, for a theta
 SAMPLER, GRADIENTS = 6000, 20  # operations of NUTS, optimised; gradients of a trajectory
 DIFFERENTIATED, SQUARES, NUMBERS = 3, 10, 100  # of log p; of P, for each pair of z; for a number
@@ -145,24 +153,36 @@ def hierarchy(counted: Counted, method: Integrated) -> Work:
     """Hyperparameters integrated: solutions of a sparse Gaussian at points of them."""
     found = predictors_for(counted.problem, tuple(method.sites or ()))
     surface = surface_for(counted.problem, found)
-    if found.theta and Hierarchy(counted.problem, method).chained_at_once:
+    planned = Hierarchy(counted.problem, method) if found.theta else None
+    if planned is not None and planned.chained_at_once:
         return _chains(surface)
-    points = method.points or POINTS * found.dimension
-    solved = CLIMBED + ALONG * found.dimension + points if found.theta else 1
-    steps = 1 if found.is_quadratic else NEWTON
-    nodes = 2 if found.is_quadratic else QUADRATURE_NODES
-    pairs = surface.gram.pairs
+    solved, points = solutions(planned, method) if planned is not None else (1.0, 1.0)
+    nodes, steps, within = QUADRATURE_NODES, NEWTON, 1.0
     term, left = TERM * found.count, 0.0
     if found.meet:  # the whole program is run at every node, and for what a Gaussian leaves of it
         term, nodes = 2 * counted.numbers, found.nodes
+        steps, within = MEETING, SLOW_TO_MEET
         left = LOOKED_AT * term * (VALUES if found.theta else 1) * (found.size <= MOST_LEFT)
-    each = SOLVED + steps * (nodes * term + PAIR * pairs)
+    if found.is_quadratic:
+        nodes, steps = 2, 1
+    if found.back is not None:  # at every point increments are made of levels
+        left += solved * MADE * float(found.size) ** 2
+    pairs = surface.gram.pairs
+    each = SOLVED + steps * (STEP + nodes * term + PAIR * pairs)
     flops = solved * steps * float(surface.pattern.dense) ** 3
     held = 8.0 * (points * surface.numbers + 4 * pairs + 6 * found.count)
     # What is compiled is the program in plain terms, with its loops opened.
     operations = max(counted.operations, len(found.parts.flat.operations))
-    work = Work(900.0 + 3 * operations, solved * each + left, flops, held)
+    work = Work(900.0 + 3 * operations, solved * each + left, flops, held, within=within)
     return work if found.is_quadratic else counted.judged(work)
+
+
+def solutions(planned: Hierarchy, method: Integrated) -> tuple[float, float]:
+    """How many solutions an integration over points takes, and at how many points of them."""
+    size = planned.predictors.dimension
+    around = max(min(POINTS * size, MOST_POINTS), ONWARD * planned.fewest)
+    points = float(method.points or around)
+    return (ALONG if planned.is_cheap else ALONG_DEAR) * size + points, points
 
 
 def _chains(surface: AnySurface) -> Work:

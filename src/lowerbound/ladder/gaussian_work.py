@@ -93,7 +93,8 @@ def _climbed(counted: Counted, method: UnconstrainedMethod, size: int) -> Work:
     if looked is not None and exchangeable(looked.model):
         return barely
     # How curved log p is, nobody knows beforehand: as far from the one as from the other.
-    return _gradients(counted, VERDICT * min(math.sqrt(few * most), most), size)
+    work = _gradients(counted, VERDICT * min(math.sqrt(few * most), most), size)
+    return work if looked is None else replace(work, within=math.sqrt(most / few))
 
 
 def few_points(counted: Counted, method: UnconstrainedMethod, size: int) -> float:

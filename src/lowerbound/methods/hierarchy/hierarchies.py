@@ -122,15 +122,15 @@ class Hierarchy(Walking[Found | Chained]):
         return surface_for(self.problem, self.predictors)
 
     @property
-    def _fewest(self) -> int:
+    def fewest(self) -> int:
         """Points that are needed so that z, which is known at these, is known between them."""
         one = self.predictors
         if one.is_fixed:
             return 0
-        return CLOSER if one.dimension > 1 and self._is_cheap else MOVING
+        return CLOSER if one.dimension > 1 and self.is_cheap else MOVING
 
     @property
-    def _is_cheap(self) -> bool:
+    def is_cheap(self) -> bool:
         """Whether a solve costs next to nothing."""
         return self.predictors.count + self.predictors.size <= CHEAP
 
@@ -152,7 +152,7 @@ class Hierarchy(Walking[Found | Chained]):
         one = self.predictors
         if one.dimension > MOST_OVER_POINTS:
             return True
-        several = one.dimension > SEVERAL and not one.is_fixed and self._is_cheap
+        several = one.dimension > SEVERAL and not one.is_fixed and self.is_cheap
         return several and self._may_be_chained
 
     @property
@@ -175,7 +175,7 @@ class Hierarchy(Walking[Found | Chained]):
     def _over_points(self) -> Generator[Standing[Found | Chained], None, Standing[Found]]:
         """Rounds of points; the last standing has no stop where chains are to go on."""
         last: Integral | None = None
-        points, fewest = self.method.points, self._fewest
+        points, fewest = self.method.points, self.fewest
         surface, (start, *others) = self._suited()
         if not surface.pattern.is_exact:
             try:
@@ -188,7 +188,7 @@ class Hierarchy(Walking[Found | Chained]):
             points=points,
             fewest=fewest,
             others=others,
-            farthest=FARTHEST if self._is_cheap else 0.0,
+            farthest=FARTHEST if self.is_cheap else 0.0,
         )
         while True:
             try:
@@ -210,12 +210,12 @@ class Hierarchy(Walking[Found | Chained]):
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
         good = integral.error < FAR or integral.covered
-        if not integral.enough and (self._is_cheap or not good) and self._may_be_chained:
+        if not integral.enough and (self.is_cheap or not good) and self._may_be_chained:
             return Standing(Found(self.surface, integral), integral.log_evidence)
         if not (integral.error < FAR or integral.covered or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
-        if self._is_cheap and isinstance(surface, GivenHyperparameters):
+        if self.is_cheap and isinstance(surface, GivenHyperparameters):
             integral = with_remainders(surface, integral)
         done = Standing(Found(surface, integral, bound), bound, stop)
         yield done
@@ -297,7 +297,7 @@ class Hierarchy(Walking[Found | Chained]):
         places = ndtri(low_discrepancy(8, self.predictors.dimension, 4)[:SPREAD])
         scores = np.vstack([np.zeros(self.predictors.dimension), places])
         starts = at_scores(self.problem, self.predictors, scores)
-        starts = starts[: 1 + (SPREAD if self._is_cheap else 0)]
+        starts = starts[: 1 + (SPREAD if self.is_cheap else 0)]
         starts[0] = np.where(np.isfinite(starts[0]), starts[0], 0.0)
         return [start for start in starts if np.isfinite(start).all()]
 
@@ -319,7 +319,7 @@ class Hierarchy(Walking[Found | Chained]):
                     law = "Gaussian on the unconstrained space"
             rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
         plan = outline(model, f"Integrated over {names}", rows)
-        if self._is_cheap and not self.chained_at_once and self._may_be_chained:
+        if self.is_cheap and not self.chained_at_once and self._may_be_chained:
             note = f"Where points of {names} do not foretell each other, chains over these go on."
             plan = replace(plan, notes=(*plan.notes, note))
         if self.surface.pattern.is_exact:
