@@ -227,7 +227,14 @@ def test_another_mode_counts_and_another_labelling_does_not():
 
 
 @pytest.mark.parametrize(
-    ("sure", "trust"), [((0.1, -0.3), "means"), ((0.3, 0.0), "nothing"), ((0.1, 0.1), "all")]
+    ("sure", "trust"),
+    [
+        ((0.1, -0.3), "means"),
+        ((0.3, 0.0), "nothing"),
+        ((0.1, 0.1), "all"),
+        ((0.1, -3.0), "means"),
+        ((0.1, -7.5), "nothing"),  # q is a point: chains from there have not moved
+    ],
 )
 def test_what_is_known_of_one_site_is_not_hidden_by_noise_of_another(sure, trust):
     known = Off("known", *sure, 0.02, 0.03)

@@ -29,6 +29,7 @@ from lowerbound.trust.seen import findings
 
 SLIGHT = 0.1  # off by which a fit can be trusted, and yet be bettered
 NEAR = 0.95  # of the limit of an sd, from which it counts as beyond
+POINT = math.log(1e-3)  # the log of an sd over the posterior's, below which q is one place
 LEAN = 0.2  # of it, by which an sd may be less where its estimate is uncertain
 MOST, LONG = 20.0, 0.8 * AFFORDABLE  # seconds of a verdict; of a fit that may take no more
 DRAWS, FEWEST = 512, 64
@@ -219,6 +220,9 @@ def _weighed(evidence: Evidence) -> Verdict:
     if wrong is not None:
         text = f"the {wrong.width} of '{wrong.site}' is about {times(wrong.spread)} that of the "
         text += "posterior"
+        if wrong.spread < POINT:
+            text += ": what is so much narrower tells nothing of means either"
+            return Verdict("nothing", text, NUTS, evidence)
         return Verdict("means", text, cure, evidence)
     if evidence.by == "curvature":
         return Verdict("means", _uneven(evidence), NUTS, evidence)

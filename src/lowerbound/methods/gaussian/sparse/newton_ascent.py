@@ -11,7 +11,7 @@ import numpy as np
 from lowerbound.bound.draws import draw_seed
 from lowerbound.bound.many_draws import many_draws
 from lowerbound.cost import allowance
-from lowerbound.errors import ZeroDensityError
+from lowerbound.errors import NoFiniteStartError, ZeroDensityError
 from lowerbound.methods.gaussian.ascents import GaussianAscent, Phase, finite
 from lowerbound.methods.gaussian.centring import (
     MARGIN,
@@ -47,6 +47,10 @@ from lowerbound.run.walking import Standing, told
 
 DEAR_LIMIT = 8  # iterations for one set of draws, where second derivatives are dear
 DRAWS = 128  # fresh draws that compare two places
+NO_CURVATURE = (
+    "The log density itself may be finite at some of them, and so may its slope: "
+    'lb.Gaussian(rank="diagonal") takes steps by these alone.',
+)
 SURE = 2.0  # standard errors by which the others must be better
 
 
@@ -96,6 +100,8 @@ class NewtonAscent(GaussianAscent):
         choice, wide, courses = yield from self._chosen()
         target, method, seed = choice.target, self.method, self.problem.seed
         surface, place = Surface(target, wide.sparsity), best_of(courses).place
+        if place.ahead is None:
+            raise NoFiniteStartError(len(courses), NO_CURVATURE, "curvature of the log density")
         starts = tuple(Start(one.place.elbo, one.steps, _stated(one.reason)) for one in courses)
 
         def standing(draws: int, place: Place) -> Standing[Bordered]:

@@ -33,6 +33,10 @@ _GRADIENTS = 2  # that a product with H takes the time of, roughly
 _LOOKING = 0.2  # of what the fit may take: more is not spent on looking
 
 
+class NoCurvatureError(Exception):
+    """The second derivatives of log p are no numbers, where log p and its slope are."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sparsity:
     """An order of the entries of u in which the precision is banded with a dense border.
@@ -100,7 +104,8 @@ class Sparsity:
 def sparsity_of(target: Target, points: np.ndarray, most: float) -> Sparsity | None:
     """The sparsity of H at some points, as a band and a border of the least work.
 
-    None where no order is found in which a factorisation takes fewer than `most` operations.
+    None where no order is found in which a factorisation takes fewer than `most` operations. Raises
+    NoCurvatureError where H is finite at none of the points.
     """
     groups = groups_of(target)
     pattern = _pattern(target, groups, points)
@@ -157,10 +162,13 @@ def _pattern(target: Target, groups: Groups, points: np.ndarray) -> Any | None:
     if target.seconds(gradients) > _LOOKING * allowance().seconds:
         return None
     pairs = [np.stack([np.arange(size)] * 2)]
-    for point in points:
-        products = second_derivatives(target, groups, directions, point[None])
-        if not np.isfinite(products).all():
-            return None
+    every = [second_derivatives(target, groups, directions, point[None]) for point in points]
+    fine = [bool(np.isfinite(products).all()) for products in every]
+    if not any(fine):
+        raise NoCurvatureError
+    if not all(fine):
+        return None
+    for products in every:
         begin = 0
         for look in looks:
             own = products[begin : begin + len(look.directions)]

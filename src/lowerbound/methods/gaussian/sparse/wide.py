@@ -11,6 +11,7 @@ from lowerbound.errors import NoStructureError
 from lowerbound.methods.gaussian.centring import named_sites
 from lowerbound.methods.gaussian.climbing.climbs import starts_of
 from lowerbound.methods.gaussian.sparse.sparsity import (
+    NoCurvatureError,
     Sparsity,
     affordable,
     dense,
@@ -62,7 +63,12 @@ def wide_for(target: Target, method: Gaussian) -> Wide | None:
     if method.rank != "full":
         asked = method.rank == "structured"
         most = full_work(size) if asked else work_that_pays(size)
-        sparsity = sparsity_of(target, starts_of(target, method, 0)[-PROBES:], most)
+        try:
+            sparsity = sparsity_of(target, starts_of(target, method, 0)[-PROBES:], most)
+        except NoCurvatureError as error:
+            if asked:
+                raise NoStructureError(size) from error
+            return None
         if asked and sparsity is None:
             raise NoStructureError(size)
         if sparsity is not None and (asked or affordable(target, sparsity.count)):
