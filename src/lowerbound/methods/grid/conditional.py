@@ -171,11 +171,16 @@ class ExactInner:
     def _checked(self, arrays: tuple[Array, ...], state: State, bound: Array) -> Array:
         """The bound; -inf where theta has no density or q cannot be, NaN where rounding may decide.
 
-        Far from the posterior large summands cancel: at mu^2 / tau^2 = 1e20 nothing is left. Where
+        Far from the posterior large terms cancel, of one summand too (a matrix and its
+        coefficients): at mu^2 / tau^2 = 1e20 nothing is left. Where
         a part of the density that theta alone decides is NaN (a covariance that is not positive
         definite), it is NaN whatever the other sites are: samplers reject such values.
         """
-        parts = [abs(evaluate(s, arrays, state.means)) for s in self.engine.joint.summands]
+        sizes = jax.tree.map(abs, (arrays, state.means))
+        parts = [
+            abs(evaluate(s, *((arrays, state.means) if s.curved else sizes)))
+            for s in self.engine.joint.summands
+        ]
         rounding = float(np.finfo(float).eps) * sum(parts, start=jnp.zeros(()))
         settled = jnp.where(rounding < ROUNDING, bound, jnp.nan)
         given = [array for array in arrays if jnp.issubdtype(array.dtype, jnp.floating)]
