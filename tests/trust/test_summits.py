@@ -10,7 +10,9 @@ import pytest
 
 import lowerbound as lb
 from lowerbound.errors import TrustWarning
+from lowerbound.trust.against import against
 from lowerbound.trust.laws import Law
+from lowerbound.trust.optima import summits
 from lowerbound.trust.weighing import weighted
 
 pytestmark = pytest.mark.judged
@@ -119,3 +121,28 @@ def test_a_law_of_two_places_integrates_to_one_and_finds_both():
     assert np.allclose(np.exp(found.log_weights) @ vectors, 0.75 * 9.0, atol=0.1)
     moved = law.moved(found, np.eye(2))
     assert np.allclose([one[0][0] for one in moved.places], [0.0, 9.0], atol=0.1)
+
+
+def two(away):
+    with numpyro.plate("d", 3):
+        z = numpyro.sample("z", dist.Normal(away, 100.0))
+    near, far = -0.5 * jnp.sum(z**2), -0.5 * jnp.sum(((z - away) / 0.5) ** 2)
+    numpyro.factor("either", jnp.logaddexp(near, far + 20.0))
+
+
+@pytest.mark.parametrize("start", [np.full(3, 25.0), np.full(3, 25.2)])
+def test_a_summit_that_is_known_is_one_though_a_climb_from_it_has_no_step(start, monkeypatch):
+    monkeypatch.setattr(summits, "STARTS", 4)  # the centre, what is known, and two by chance
+    with lb.computing(verdicts=False):
+        fit = lb.fit(two, 25.0, method=lb.Gaussian(starts=1, init={"z": np.zeros(3)}))
+    judge = against(fit)
+    drawn = judge.drawn(1000, 0)
+    own = weighted(judge.values(drawn.vectors), drawn.vectors, drawn.log_ratios)
+
+    def found(optima):
+        return summits.other_summits(judge, drawn, own.log_mean, summits.SEARCHED, optima)
+
+    assert found(()) == ()
+    (one,) = found([(-20.0, start)])
+    np.testing.assert_allclose(one.vector, 25.0, atol=0.1)
+    assert abs(np.log(one.mass) - (20.0 + 3 * np.log(0.5))) < 0.5

@@ -23,7 +23,6 @@ from lowerbound.compiled.interpreting import bind
 from lowerbound.compiled.rewriting import Values
 
 _DOUBLES: Final = ("float64", "complex128")
-_ABREAST: Final = 8  # entries of a kernel that one turn of the loop takes
 
 
 def is_double_convolution(equation: Any) -> bool:
@@ -76,7 +75,7 @@ def _summed(data: Array, kernel: Array, params: dict[str, Any], aval: Any) -> Ar
             added = jnp.einsum("gnc...,goc->ngo...", own, weights[..., entry])
             return total + added.reshape(total.shape)
 
-        count = math.prod(window)
-        total = jax.lax.fori_loop(0, count, with_entry, total, unroll=min(_ABREAST, count))
+        # Several entries a turn take longer, to compile and to run.
+        total = jax.lax.fori_loop(0, math.prod(window), with_entry, total)
     back = sorted(range(total.ndim), key=numbers.out_spec.__getitem__)
     return jnp.transpose(total, back)

@@ -27,6 +27,7 @@ SEARCHED = 10_000  # points of log p, where there is time
 STARTS = 64  # points that climb: those of one batch
 ROUNDS, FEWEST = 80, 12  # steps of a climb at most, and those without which none is tried
 SCALES = (2.0, 100.0)  # sds of q, between which starts around it are away
+BESIDE = 0.1  # sds of q, by which a climb starts away from an optimum
 BOX = (2.0, 10.0)  # half widths of the boxes that other starts are in
 RESTED = 0.05  # nats that another step would gain, below which a climb has ended
 MOST_OF = 0.75  # of the climbs, whose steps are the usual number
@@ -132,7 +133,8 @@ def _standard(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _starts(judge: Against, slope: _Slope, vectors: np.ndarray, optima: Optima) -> np.ndarray:
     """Rows z: the centre of q, its mirror images, other optima, and points around at many scales.
 
-    The seed is one for all, so that a verdict is the same twice.
+    Other optima may be summits already. A climb from there has no step to learn the curvature of,
+    so it starts beside them. The seed is one for all, so that a verdict is the same twice.
     """
     rng, dimension = np.random.default_rng(0), vectors.shape[1]
     mirrored = [slope.centre * sign for sign in _signs(judge)]
@@ -145,7 +147,10 @@ def _starts(judge: Against, slope: _Slope, vectors: np.ndarray, optima: Optima) 
     away = np.exp(rng.uniform(low, high, (left // 2, 1)))
     wide = np.resize(BOX, (left - left // 2, 1))
     boxed = rng.uniform(-1.0, 1.0, (left - left // 2, dimension)) * wide
-    return np.concatenate([slope.inward(fixed), way * away, slope.inward(boxed)])
+    inward = slope.inward(fixed)
+    beside = inward[1 : 1 + len(known)]
+    beside += BESIDE * rng.standard_normal(beside.shape)
+    return np.concatenate([inward, way * away, slope.inward(boxed)])
 
 
 def _signs(judge: Against) -> list[np.ndarray]:
