@@ -17,6 +17,7 @@ from lowerbound.cost import Work, products_computed
 from lowerbound.ladder.costs import work_of
 from lowerbound.ladder.counted import DIFFERENTIATED, DRAWN, JUDGED, MORE, UNHURRIED, Counted
 from lowerbound.ladder.exchangeable import exchangeable
+from lowerbound.ladder.factor_work import CHAIN, KINDS
 from lowerbound.ladder.gaussian_work import IN_ANY_CASE, few_points, most_points
 from lowerbound.methods.gaussian.target import Target, counts_of
 from lowerbound.methods.rewriting.augmenting import augmented_problem
@@ -167,6 +168,14 @@ def test_starts_of_several_kinds_take_longer_to_compile():
         problem = Problem(written_out, (SERIES[:4],))
         one, two, six = (work_of(problem, lb.CAVI(restarts=n)) for n in (1, 2, 6))
     assert two.operations == six.operations > 2 * one.operations
+
+
+def test_the_sums_along_a_path_are_compiled_once_whatever_the_starts():
+    with jax.enable_x64(True):
+        problem = Problem(two_paths, (SERIES, 2, False))
+        one, six = (work_of(problem, lb.CAVI(restarts=n)) for n in (1, 6))
+        summands = len(problem.joint.structure.summands)
+    assert six.operations - one.operations < (KINDS - 1) * (50 * summands + 1000) + CHAIN
 
 
 def test_an_augmented_program_costs_what_coordinate_ascent_on_it_does():

@@ -90,7 +90,7 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
     # Starts of several kinds are a program of several times the updates of a sweep.
     compiled = 50 * len(structure.summands) + 300 * curved + 100 * len(free) + counted.derived
     chains = CHAIN * sum(block.family.along for block in structure.blocks)
-    compiled = 220 + (compiled + chains) * (KINDS if starts > 1 else 1)
+    compiled = 220 + compiled * (KINDS if starts > 1 else 1) + chains
     sweeps = (CURVED_SWEEPS if curved else EXACT_SWEEPS) if alone else SWEEPS
     each = _read(structure) + NODE + QUADRATURE * counted.rows * curved
     each += LINE * sum(math.prod(block.batch_shape) for block in free)
