@@ -200,8 +200,8 @@ TEXTS = [
     (
         errors.UncertifiedError(40, [], 38),
         "The derived form of log p(x, z) could not be checked: at 38 of 40 points the log density "
-        "of the program itself is lost in rounding: it changes with the last digits of its "
-        "arguments.\n"
+        "of the program itself is lost in rounding: it changes with the last digits of what "
+        "it computes.\n"
         "Expected points where it can be computed, to compare it with NumPyro's own there. Look "
         "for a difference of nearly equal numbers. lb.fit(..., method=lb.Gaussian()) needs no "
         "derivation.",

@@ -2,6 +2,7 @@
 
 import importlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -65,3 +66,20 @@ def test_a_program_that_draws_numbers_itself_is_unsteady():
 
     with pytest.raises(UnsteadyProgramError, match="Look for numbers that it draws"):
         lb.fit(model, 40, progress=False)
+
+
+@pytest.mark.judged
+@pytest.mark.parametrize("seed", range(3))
+def test_a_probability_next_to_one_accuses_no_rule(seed):
+    """1 - p has seven digits where p = 1 - 1e-9; no argument that is near has another p."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(300, 8))
+    y = (x @ rng.normal(0.0, 0.4, 8) + rng.normal(size=300) > 0).astype(int)
+
+    def probit(x, y):
+        b = numpyro.sample("b", dist.Normal(0.0, 2.0).expand([8]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(jax.scipy.stats.norm.cdf(x @ b)), obs=y)
+
+    fit = lb.fit(probit, x, y, progress=False)
+    assert fit.method.startswith("CAVI")
+    assert fit.verdict.trust == "all"

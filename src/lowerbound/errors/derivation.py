@@ -111,7 +111,7 @@ class UncertifiedError(LowerboundError):
             super().__init__(
                 f"The derived form of log p(x, z) could not be checked: at {rounded} of {tried} "
                 "points the log density of the program itself is lost in rounding: it changes "
-                "with the last digits of its arguments.\n"
+                "with the last digits of what it computes.\n"
                 "Expected points where it can be computed, to compare it with NumPyro's own there. "
                 "Look for a difference of nearly equal numbers. lb.fit(..., method=lb.Gaussian()) "
                 "needs no derivation."

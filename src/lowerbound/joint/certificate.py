@@ -3,7 +3,7 @@
 A wrong rule then raises instead of giving a wrong posterior. Where both say that a point has
 density zero, nothing has been compared: discrete values that the data allow, and other scales, are
 looked for until both are finite. Nor has it where the program's own density is rounding: where it
-changes as much as the two differ if its arguments are moved by a few roundings.
+changes as much as the two differ if its operations are rounded otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowerbound.compiled import quickly
-from lowerbound.compiled.host import OnHost, lightly, on_host
+from lowerbound.compiled.host import OnHost, as_traced, lightly
+from lowerbound.compiled.rounding import rounded_otherwise
+from lowerbound.compiled.tracing import traced
 from lowerbound.errors import CertificateError, UncertifiedError
 from lowerbound.joint.energy.summands import Statistics, evaluate, gradient
 from lowerbound.joint.multiaffine import Joint, origin_name
@@ -38,7 +40,6 @@ ROUNDS = 3  # of choosing the likeliest value of every discrete site in turn
 CLIPPED = (
     20.0  # nats: the least that NumPyro takes off for what is impossible (log of rounding: 36)
 )
-ROUNDINGS = (-1e-11, -1e-12, -1e-13, 1e-13, 1e-12, 1e-11)  # relative, of moved arguments
 NOISE = 0.05  # of a difference: so large a change of the density itself makes it one of rounding
 UNDERFLOW = -600.0  # where the log of a probability that has underflown is -inf in the program
 
@@ -97,12 +98,12 @@ def certificate(
             for latent in joint.program.latents
         }
 
-    program = on_host(both, POINTS, dict(data), point(0))
+    closed, shapes = traced(both, return_shape=True)(dict(data), point(0))
+    program = as_traced(closed, shapes, POINTS)
     lowered = None if isinstance(program, OnHost) else quickly(program).lower(dict(data), point(0))
     real = {latent.name for latent in joint.program.latents if latent.domain is REAL}
     curved = any(summand.curved for summand in joint.summands)
     tolerance, likelier = _tolerance(joint), _likelier(joint, statistics)
-    names = tuple(varied(0)) if varied is not None else ()
 
     def check() -> None:
         compiled = program if lowered is None else lowered.compile()
@@ -126,9 +127,9 @@ def certificate(
                 low = [not value > 0.5 * IMPOSSIBLE for value in np.asarray(parts)]
                 zero = [s.site for s, at in zip(joint.summands, low, strict=True) if at]
                 return _Compared(expected, zero=tuple(dict.fromkeys(zero)))
-            for by in ROUNDINGS:
-                near = float(compiled(*_moved(inputs, scaled, names, by))[1])
-                if not abs(near - expected) < NOISE * abs(derived - expected):
+            for otherwise in rounded_otherwise(closed):
+                near = float(otherwise(*jax.tree.leaves((inputs, scaled)))[1])
+                if abs(near - expected) >= NOISE * abs(derived - expected):
                     return _Compared(expected, rounded=True)
             raise CertificateError(derived, expected)
 
@@ -171,18 +172,6 @@ class _Compared(NamedTuple):
     agree: bool = False
     zero: tuple[str, ...] = ()
     rounded: bool = False
-
-
-def _moved(
-    inputs: Values, values: Values, names: Sequence[str], by: float
-) -> tuple[Values, Values]:
-    """The real arguments of a point, moved by a few roundings."""
-
-    def near(array: Any) -> Any:
-        return array * (1.0 + by) if np.asarray(array).dtype.kind == "f" else array
-
-    own = {name: near(inputs[name]) for name in names}
-    return {**inputs, **own}, {name: near(value) for name, value in values.items()}
 
 
 def _nothing(derived: float, expected: float) -> bool:

@@ -61,7 +61,6 @@ MADE = 150  # numbers for the square of z's, of increments that are made of leve
 # Of chains: operations of what is compiled, times that slopes are asked for, and numbers of a pass
 # over one block, and over its products.
 ELIMINATED, CALLS, PASSED, CUBED = 3000.0, 5000, 25_000, 50
-MADE = 120  # numbers for the square of z's, of increments that are made of levels
 LOOKED_AT = 3000  # places where it is seen what a Gaussian leaves of terms that meet, for a theta
 SAMPLER, GRADIENTS = 6000, 20  # operations of NUTS, optimised; gradients of a trajectory
 DIFFERENTIATED, SQUARES, NUMBERS = 3, 10, 100  # of log p; of P, for each pair of z; for a number

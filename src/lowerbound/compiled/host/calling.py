@@ -95,16 +95,22 @@ def on_host(function: Callable[..., Any], runs: float, *args: Any) -> OnHost | C
     that was traced.
     """
     closed, shapes = traced(function, return_shape=True)(*args)
+    found = as_traced(closed, shapes, runs)
+    return found if isinstance(found, OnHost) else update_wrapper(found, function, updated=())
+
+
+def as_traced(closed: ClosedJaxpr, shapes: Any, runs: float) -> OnHost | Callable[..., Any]:
+    """The same of a program that is traced, and the form of what it returns."""
     run = light(abreast(closed), runs)
     if run is not None:
         return OnHost(run, shapes)
     structure = jax.tree.structure(shapes)
 
-    def as_traced(*args: Any) -> Any:
+    def again(*args: Any) -> Any:
         # What follows from constants alone, codes of rows say, XLA would work out as it compiles:
         # number by number, for seconds.
         consts = [jax.lax.optimization_barrier(const) for const in closed.consts]  # type: ignore[no-untyped-call]
         program = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))
         return jax.tree.unflatten(structure, program(*jax.tree.leaves(args)))
 
-    return update_wrapper(as_traced, function, updated=())
+    return again
