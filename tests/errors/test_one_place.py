@@ -19,7 +19,7 @@ EXCEPTIONS = {
     if isinstance(value, type) and issubclass(value, BaseException)
 } | set(CLASSES)
 # Signals, which the module that raises them, or its only caller, catches.
-SIGNALS = {"NoLevelsError", "UnreadableError", "_Reached", "_UnknownError"}
+SIGNALS = {"NoCurvatureError", "NoLevelsError", "UnreadableError", "_Reached", "_UnknownError"}
 PAGE = (FOLDER.parents[2] / "docs" / "errors.md").read_text("utf-8")
 
 

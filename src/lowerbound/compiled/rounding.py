@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.extend.core import ClosedJaxpr
 
@@ -67,6 +68,6 @@ def _rounds(equation: Any) -> bool:
 
 def _moved(array: Array, phase: float) -> Array:
     """The numbers, each moved by at most `UNITS` units of its last place; a zero stays one."""
-    unit = UNITS * float(jnp.finfo(array.dtype).eps)
+    unit = UNITS * float(np.finfo(array.dtype).eps)
     number = lax.iota(array.dtype, array.size).reshape(array.shape)
     return array * (1.0 + unit * jnp.cos(1.7 * number + phase)).astype(array.dtype)
