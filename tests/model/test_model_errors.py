@@ -354,6 +354,23 @@ def test_control_flow_on_a_latent_value():
     )
 
 
+@pytest.mark.parametrize("other", [None, [1.0, 2.0], {}.pop], ids=["None", "list", "method"])
+def test_what_python_cannot_subtract_is_said_in_its_words(other):
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mu - other, 1.0), obs=y)
+
+    text = message(errors.UnsupportedModelError, model, Y)
+    kind = type(other).__name__
+    assert text == (
+        f"Python says: unsupported operand type(s) for -: a latent value and '{kind}'   "
+        "(test_model_errors.py:N)\n"
+        '  numpyro.sample("y", dist.Normal(mu - other, 1.0), obs=y)\n'
+        "Expected numbers or arrays on both sides. The other one may be a list, None, or a method "
+        "that was meant to be called."
+    )
+
+
 def test_numpy_function_of_a_latent_value_without_data_arguments():
     def model():
         mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))

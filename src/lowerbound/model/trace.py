@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -162,6 +163,13 @@ def _control_flow(error: Exception) -> UnsupportedModelError:
             "Expected a number that is known before: the length of an array, or an argument. Take "
             "as many steps as there may be, and leave those beyond the end out by "
             "numpyro.handlers.mask."
+        )
+    if isinstance(error, TypeError) and "unsupported operand type" in str(error):
+        said = re.sub("'[A-Za-z]*Tracer'", "a latent value", first_line(error))
+        return UnsupportedModelError(
+            f"Python says: {said}   ({where})\n  {source}\n"
+            "Expected numbers or arrays on both sides. The other one may be a list, None, or a "
+            "method that was meant to be called."
         )
     return UnsupportedModelError(
         "Python control flow, a Python number or a NumPy function depends on a latent value   "
