@@ -30,9 +30,9 @@ from lowerbound.joint.multiaffine import row_count
 from lowerbound.model import Arguments, Model
 from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.dependence import once
-from lowerbound.model.drawing import Named
 from lowerbound.model.looking import Sight, some_sight
 from lowerbound.model.program import Message, WholePlates
+from lowerbound.result.unseen.drawing import Named
 
 LOCAL_SWEEPS = 100
 LOCAL_TOLERANCE = 1e-9

@@ -15,7 +15,7 @@ from jax import Array
 from lowerbound.cost import mapped
 from lowerbound.model import Model
 from lowerbound.model.dependence import once
-from lowerbound.model.drawing import Named
+from lowerbound.result.unseen.drawing import Named
 from lowerbound.result.unseen.new_rows import Rows, global_statistics, log_mean_exp, row_axes
 from lowerbound.rewrite.summing.enumerated import can_be_summed, discrete_sites, enumerated
 
