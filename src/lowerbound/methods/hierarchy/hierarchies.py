@@ -205,7 +205,7 @@ class Hierarchy(Walking[Found | Chained]):
                 yield Standing(Found(surface, last), last.log_evidence)
             if allowance().over:
                 if last is None:
-                    raise PoorIntegralError(self.predictors.theta, str(allowance().reason))
+                    raise PoorIntegralError(self.predictors.theta, f"it took {allowance().reason}")
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
