@@ -94,9 +94,10 @@ def sweep(
     """Fits over the values of one argument, `K=range(1, 10)` say, compared as by `lb.compare`.
 
     One keyword argument holds the values: a range, or else the only list or tuple among them;
-    `method` may be it too. All else goes to `lb.fit`, as do `method`, `seed` and `until`. A value
-    whose fit raises an error is left out, and said. Fits of equal programs share what is compiled.
-    Within `lb.interruptible()` Ctrl-C returns what there is.
+    `method` may be it too. All else goes to `lb.fit`, as do `method`, `seed` and `until`; by ELBO
+    fits stay as they were fitted unless `until` says otherwise, as a bound by weighted draws is
+    above those of q. A value whose fit raises an error is left out, and said. Fits of equal
+    programs share what is compiled. Within `lb.interruptible()` Ctrl-C returns what there is.
 
     `found.best` is the best fit, `found[3]` that of a value, and `lb.plot.sweep(found)` draws
     them. Fits that are not to be trusted are marked, and warn where the best is one of them.
@@ -120,6 +121,7 @@ def sweep(
         expected = "none: a folder holds the state of one fit. Pass it to lb.fit of a single value"
         raise SettingError("sweep", "checkpoint", kwargs["checkpoint"], expected)
     name, values = _varied(method, kwargs)
+    until = "fitted" if until is None and by == "elbo" else until
     settings: dict[str, Any] = {"method": method, "seed": seed, "until": until, "progress": False}
     names = [short(v) if name == "method" else f"{name}={short(v)}" for v in values]
     if len(set(names)) < len(names):
