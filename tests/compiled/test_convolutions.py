@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lowerbound.compiled import jit
-from lowerbound.compiled.convolutions import is_double_convolution
+from lowerbound.compiled.convolutions import by_sums, is_double_convolution
+from lowerbound.compiled.rewriting import Rewriting
 
 rng = np.random.default_rng(0)
 SETTINGS = {
@@ -32,13 +33,6 @@ SETTINGS = {
     ),
     "nothing left": ((2, 1, 3), (1, 1, 5), {}),
 }
-
-
-def operations(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from operations(inner)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -77,7 +71,7 @@ def test_batches_and_slopes_of_convolve_are_those_of_xla(axes):
 def test_single_precision_stays(dtype, replaced):
     with jax.enable_x64(True):
         closed = jax.make_jaxpr(jnp.convolve)(np.ones(9, dtype), np.ones(3, dtype))
-    assert any(map(is_double_convolution, operations(closed.jaxpr))) == replaced
+    assert Rewriting(is_double_convolution, by_sums).touches(closed.jaxpr) == replaced
 
 
 FAULT = """
