@@ -130,6 +130,14 @@ TEXTS = [
         "function of real ones.",
     ),
     (
+        errors.LongSumError("y", "model.py:9", 2, "'x', 'z'", 2, 4096, 29_541, 5e8),
+        "Row 2 of site 'y' depends on 'x', 'z' in other rows   (model.py:9).\n"
+        "If these are the 2 rows before, there are 4096 windows of states, and about 10^8 "
+        "densities in the 29541 rows. Expected at most about 10^9 to sum over. Let the sites have "
+        "fewer states, or sum over them by the forward algorithm (jax.lax.scan), and state the "
+        "result by numpyro.factor.",
+    ),
+    (
         errors.NoDrawsError("y", "HalfT", "model.py:3"),
         "Site 'y' cannot be drawn: HalfT states a density and no draws   (model.py:3).\n"
         "Expected a distribution with a `sample` method, for what the data or a prior would give "

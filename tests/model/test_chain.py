@@ -13,10 +13,9 @@ from numpyro.contrib.control_flow import scan
 
 from lowerbound.compiled import quickly
 from lowerbound.cost import numbers_computed
-from lowerbound.errors import UnsupportedModelError
+from lowerbound.errors import LongSumError, UnsupportedModelError
 from lowerbound.model import trace_model
 from lowerbound.rewrite.summing import enumerated as finding
-from lowerbound.rewrite.summing import trial
 from lowerbound.rewrite.summing.chain import Chain
 from lowerbound.rewrite.summing.enumerated import enumerated
 from tests.laws.enumeration import (
@@ -223,7 +222,6 @@ def test_many_windows_of_few_densities_are_summed():
 
 
 def test_windows_of_too_many_densities_are_refused(monkeypatch):
-    monkeypatch.setattr(trial, "MOST_DENSITIES", 10_000)
     monkeypatch.setattr(finding, "MOST_DENSITIES", 10_000)
     with pytest.raises(UnsupportedModelError) as caught, jax.enable_x64(True):
         enumerated(trace_model(of_many_states, (Y,)))
@@ -234,3 +232,12 @@ def test_windows_of_too_many_densities_are_refused(monkeypatch):
         "the 6 rows. Expected at most 10000 to sum over. Let the sites have fewer states, or sum "
         "over them by the forward algorithm (jax.lax.scan), and state the result by numpyro.factor."
     )
+
+
+def test_whoever_has_little_time_tries_few_windows_and_another_finds_the_sum():
+    with jax.enable_x64(True):
+        model = trace_model(of_many_states, (Y,))
+        with pytest.raises(LongSumError, match="to sum over"):
+            enumerated(model, 10_000)
+        assert enumerated(model).groups[0].lag == 2
+        assert enumerated(model, 10_000).groups[0].lag == 2  # it is known

@@ -79,6 +79,7 @@ from lowerbound.errors.doubts import (
 from lowerbound.errors.programs import (
     DiscreteSiteError,
     DuplicateSiteError,
+    LongSumError,
     NoCoordinatesError,
     NoDrawsError,
     NoLatentSiteError,
@@ -246,6 +247,7 @@ __all__ = [
     "ParameterSiteError",
     "PoorIntegralError",
     "ShapeError",
+    "LongSumError",
     "SubsampledPlateError",
     "UncompiledCheckError",
     "UnsteadyProgramError",

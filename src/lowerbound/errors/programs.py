@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lowerbound.errors.roots import LowerboundError, Words, case, told
-from lowerbound.errors.wording import prior_or_fixed, quoted
+from lowerbound.errors.wording import prior_or_fixed, quoted, rounded
 
 
 class UnsupportedModelError(LowerboundError):
@@ -22,6 +22,23 @@ class SubsampledPlateError(UnsupportedModelError):
             "Expected arrays that follow the rows of the plate, since a fit takes all of them: "
             "give the program all data and no subsample_size. With method=lb.SVI(batch_size=...) "
             "the library makes the batches."
+        )
+
+
+class LongSumError(UnsupportedModelError):
+    """Discrete sites whose sum has more densities than are tried, or than there is time for."""
+
+    def __init__(
+        self, term: str, where: str, row: int, sites: str, back: int, windows: int, rows: int,
+        most: float,
+    ) -> None:  # fmt: skip
+        before = "row before" if back == 1 else f"{back} rows before"
+        super().__init__(
+            f"Row {row} of site '{term}' depends on {sites} in other rows   ({where}).\n"
+            f"If these are the {before}, there are {rounded(windows)} windows of states, and "
+            f"{rounded(windows * rows)} densities in the {rounded(rows)} rows. Expected at most "
+            f"{rounded(int(most))} to sum over. Let the sites have fewer states, or sum over them "
+            "by the forward algorithm (jax.lax.scan), and state the result by numpyro.factor."
         )
 
 

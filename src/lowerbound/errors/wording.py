@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -30,6 +31,11 @@ def listed(words: Sequence[str]) -> str:
     """The first five of some words."""
     shown = ", ".join(short(str(word)) for word in words[:5])
     return f"{shown}, ..." if len(words) > 5 else shown
+
+
+def rounded(number: int) -> str:
+    """A count, as a power of ten from a million on."""
+    return str(number) if number < 10**6 else f"about 10^{math.log10(number):.0f}"
 
 
 def short(value: Any) -> str:

@@ -20,7 +20,7 @@ from numpyro.distributions import constraints
 from lowerbound.compiled import Kept, traced
 from lowerbound.compiled.host import lightly
 from lowerbound.cost import machine, mapped, numbers_computed
-from lowerbound.errors import UnjudgedError
+from lowerbound.errors import LongSumError, UnjudgedError
 from lowerbound.family.completed.completing import Completed
 from lowerbound.family.densities.conditioned import Conditioned
 from lowerbound.family.densities.product import Product
@@ -44,6 +44,7 @@ SLOWER = 20.0  # times, than an ordinary core: from there on the clock counts
 SPARE, MOST_SPARE = 4096, 400_000  # draws of q for its moments, and numbers in them
 SMALL = 200  # numbers of a Gaussian whose covariance is factored for more draws
 FEW_SUMS = 16  # over discrete sites, without which nothing is known
+IN_A_DENSITY = 20  # numbers that one density of such a sum takes, about
 MOST_KEPT = 100_000  # numbers of data of a program whose log p is kept for another fit
 _targets: Kept[Target] = Kept(8)
 
@@ -276,6 +277,15 @@ def auxiliary_sites(fit: Fit) -> list[str]:
     return [site for block in blocks for site in block.sites if auxiliary_of(site) in choices]
 
 
+def _summed(model: Model, names: Collection[str], seconds: float) -> Elimination:
+    """Discrete sites summed out; UnjudgedError where to find how takes too long already."""
+    most = seconds / (FEW_SUMS * IN_A_DENSITY * machine().number)
+    try:
+        return enumerated(model, most)
+    except LongSumError as error:
+        raise UnjudgedError(f"to sum out {', '.join(names)} takes too long for it") from error
+
+
 def _check_sum(elimination: Elimination, seconds: float) -> None:
     """Raise UnjudgedError where a few sums over discrete sites take longer than that."""
     model, names = elimination.model, elimination.names
@@ -321,7 +331,7 @@ def _target(
     if gone:
         known = fit.q.family
         found: Elimination = (
-            known.elimination if isinstance(known, Completed) else enumerated(model)
+            known.elimination if isinstance(known, Completed) else _summed(model, gone, seconds)
         )
         if len(found.names) == len(model.latent):
             raise UnjudgedError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -96,21 +97,23 @@ class Chain(Group):
         along[self.axis] = self.length
         return jnp.where(place.reshape(along), jnp.expand_dims(shared, self.axis), 0.0)
 
-    def arranged(self, found: Array, reach: int) -> Array:
+    def arranged(self, found: Array | np.ndarray, reach: int) -> Any:
         """Weights (runs, *rows) by window: (shared, 1, ..., own, ..., own, *rows)."""
         period = reach + 1
         apart = found.reshape((self.shared_states, *(self.own_states,) * period, *self.rows))
         along = [1] * apart.ndim
         along[1 + period + self.axis] = self.length
         row = np.arange(self.length).reshape(along)
-        weights = jnp.zeros_like(apart)
+        # Trials have runs of NumPy's, where XLA would take longer to compile than to compute.
+        of = np if isinstance(found, np.ndarray) else jnp
+        weights: Any = of.zeros_like(apart)
         for phase in range(period):
             # The row before this one by `reach - i` has the digit of its own phase.
             step = -1 if self.backward else 1
             digits = [(phase + step * (i - reach)) % period for i in range(period)]
             axes = (0, *(1 + d for d in digits), *range(1 + period, apart.ndim))
-            weights = jnp.where(row % period == phase, apart.transpose(axes), weights)
-        return jnp.expand_dims(weights, tuple(range(1, 1 + self.lag - reach)))
+            weights = of.where(row % period == phase, apart.transpose(axes), weights)
+        return of.expand_dims(weights, tuple(range(1, 1 + self.lag - reach)))
 
     def windows(self, states: np.ndarray, reach: int) -> tuple[np.ndarray, ...]:
         """The index into the weights of some reach, where rows are in given states."""

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from lowerbound.errors import DiscreteSiteError, UnsupportedModelError
-from lowerbound.errors.wording import quoted
+from lowerbound.errors import DiscreteSiteError, LongSumError, UnsupportedModelError
+from lowerbound.errors.wording import quoted, rounded
 from lowerbound.model.sites import Model, Site
 from lowerbound.rewrite.hidden_sites import Parents, parents_among
 from lowerbound.rewrite.summing.chain import Chain
@@ -21,8 +21,9 @@ from lowerbound.rewrite.summing.endless_counts import bounded, first_counts, unb
 from lowerbound.rewrite.summing.finite import Finite, Group, row_axes
 from lowerbound.rewrite.summing.nested import Nested
 from lowerbound.rewrite.summing.summation import Summation
-from lowerbound.rewrite.summing.trial import MOST_DENSITIES, Trial, tried
+from lowerbound.rewrite.summing.trial import Trial, tried
 
+MOST_DENSITIES = 500_000_000  # that the windows of a reach beyond a row's own state may have
 MOST_STATES = 1000  # of the sites that are summed over together, in one row
 FEWEST = 16  # values of a count without an upper end, at first
 
@@ -55,11 +56,11 @@ def can_be_summed(model: Model) -> bool:
     return True
 
 
-def enumerated(model: Model) -> Summation:
+def enumerated(model: Model, most: float = math.inf) -> Summation:
     """The program of a model with its discrete latent sites summed out exactly.
 
     It is made once for a model. Raises UnsupportedModelError, with the reason, where that is not
-    possible.
+    possible; LongSumError where the states of a chain have more than `most` densities.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> from lowerbound.model import trace_model
@@ -72,10 +73,13 @@ def enumerated(model: Model) -> Summation:
     >>> [site.name for site in summed.sites]
     ['p', 'sum over fair']
     """
+    most = min(most, MOST_DENSITIES)
     if "summation" not in model.findings:
         try:
-            model.findings["summation"] = _enumerated(model)
+            model.findings["summation"] = _enumerated(model, most)
         except UnsupportedModelError as error:
+            if isinstance(error, LongSumError) and most < MOST_DENSITIES:
+                raise  # who has more time may find it
             model.findings["summation"] = str(error)
     found: Summation | str = model.findings["summation"]
     if isinstance(found, str):
@@ -96,7 +100,7 @@ def enumerated_from_zero(model: Model) -> Summation:
     return enumerated(model.findings["summation from zero"])
 
 
-def _enumerated(model: Model) -> Summation:
+def _enumerated(model: Model, most: float) -> Summation:
     """The program with its discrete sites summed out, from the first."""
     with jax.enable_x64(True):
         names = discrete_sites(model)
@@ -112,7 +116,7 @@ def _enumerated(model: Model) -> Summation:
         found = Summation(model, (), hidden, moved, False, vectors)
         guarded, groups = False, []
         for members in _meeting(names, parents):
-            group, impossible = _group(found, members, parents)
+            group, impossible = _group(found, members, parents, most)
             groups.append(group)
             guarded |= impossible
         return replace(found, groups=tuple(groups), guarded=guarded)
@@ -183,7 +187,9 @@ def _rows_of(found: Summation, term: Site) -> tuple[int, ...]:
     return found.vectors.get(term.name, term.batch_shape)
 
 
-def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[Group, bool]:
+def _group(
+    found: Summation, members: Sequence[str], parents: Parents, most: float
+) -> tuple[Group, bool]:
     """The group of some sites, by rows where that is right; and whether a state is impossible."""
     reached = [s for s in found.model.sites if s.kind != "deterministic"]
     terms = [site for site in reached if parents[site.name] & set(members)]
@@ -203,25 +209,25 @@ def _group(found: Summation, members: Sequence[str], parents: Parents) -> tuple[
         return Group(tuple(sites), tuple(term.name for term in terms), longest)
 
     group = made(apart=True)
-    most = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
-    problem = _mismatch(group, most) or _too_many(group, most)
+    meeting = max(terms, key=lambda term: (len(parents[term.name]), term.kind == "observed"))
+    problem = _mismatch(group, meeting) or _too_many(group, meeting)
     if problem is None:
-        trial = tried(found, group)
+        trial = tried(found, group, most)
         if trial.coupled is None:
             return trial.group, trial.impossible
         problem = _coupled(found.model, group, *trial.coupled)
     together = made(apart=False)  # few entries can be summed over all at once
     if together.states <= MOST_STATES:
-        return together, tried(found, together).impossible
+        return together, tried(found, together, most).impossible
     untried = None
     shapes = {term.name: _rows_of(found, term) for term in terms}
     for chain in _chains(group, shapes, parents):
-        trial = tried(found, chain)
+        trial = tried(found, chain, most)
         if trial.coupled is None:
             return trial.group, trial.impossible
         if trial.untried and untried is None:
-            untried = _untried(found.model, trial)
-    raise UnsupportedModelError(untried or problem)
+            untried = _untried(found.model, trial, most)
+    raise untried or UnsupportedModelError(problem)
 
 
 def _chains(
@@ -278,7 +284,7 @@ def _too_many(group: Group, term: Site) -> str | None:
     names = [site.name for site in group.sites]
     many = f"sites {quoted(names)} have" if names[1:] else f"site '{names[0]}' has"
     return (
-        f"Discrete {many} {_count(group.states)} states together in a row of site '{term.name}'   "
+        f"Discrete {many} {rounded(group.states)} states together in a row of site '{term.name}'   "
         f"({term.where}).\n"
         f"Expected at most {MOST_STATES} to sum over. Sum some of them out of the model yourself, "
         "or let rows depend on fewer of them."
@@ -296,28 +302,17 @@ def _coupled(model: Model, group: Group, term: str, row: int) -> str:
     )
 
 
-def _untried(model: Model, trial: Trial) -> str:
+def _untried(model: Model, trial: Trial, most: float) -> LongSumError:
     """Why a chain of such a reach is not even tried."""
     assert trial.coupled is not None, "a reach is tried where a shorter one did not do"
     term, row = trial.coupled
     site = next(site for site in model.sites if site.name == term)
-    runs, each = trial.group.runs(trial.untried), math.prod(site.batch_shape)
-    rows = "row before" if trial.untried == 1 else f"{trial.untried} rows before"
-    return (
-        f"Row {row} of site '{term}' depends on {quoted(s.name for s in trial.group.sites)} in "
-        f"other rows   ({site.where}).\n"
-        f"If these are the {rows}, there are {_count(runs)} windows of states, and "
-        f"{_count(runs * each)} densities in the {_count(each)} rows. Expected at most "
-        f"{_count(MOST_DENSITIES)} to sum over. Let the sites have fewer states, or sum over them "
-        "by the forward algorithm (jax.lax.scan), and state the result by numpyro.factor."
-    )
+    sites = quoted(s.name for s in trial.group.sites)
+    windows, rows = trial.group.runs(trial.untried), math.prod(site.batch_shape)
+    return LongSumError(term, site.where, row, sites, trial.untried, windows, rows, most)
 
 
 def _stripped(rows: Sequence[int]) -> tuple[int, ...]:
     """A shape without leading axes of length 1, which broadcast anyway."""
     first = next((i for i, n in enumerate(rows) if n != 1), len(rows))
     return tuple(rows[first:])
-
-
-def _count(number: int) -> str:
-    return str(number) if number < 10**6 else f"about 10^{math.log10(number):.0f}"

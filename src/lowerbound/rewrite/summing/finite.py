@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -132,7 +133,7 @@ class Group:
         every = self.patterns(reach)
         return every if self.once else np.broadcast_to(every, (len(every), *self.rows))
 
-    def arranged(self, found: Array, reach: int) -> Array:
+    def arranged(self, found: Array | np.ndarray, reach: int) -> Any:
         """The weights of terms of some reach, given their log densities by row in every run.
 
         They have the axes of `table`, of length 1 for the states beyond the reach.

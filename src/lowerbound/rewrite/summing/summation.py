@@ -164,7 +164,8 @@ class Summation(Elimination):
             fixed = jax.tree.map(jax.lax.stop_gradient, dict(latents))
             possible = run(every, fixed) > -jnp.inf
             return jnp.where(possible, run(group.instead(possible), latents), -jnp.inf)
-        return group.arranged(run(every, latents), reach)
+        weights: Array = group.arranged(run(every, latents), reach)
+        return weights
 
     def row_terms(
         self,

@@ -30,7 +30,6 @@ from lowerbound.rewrite.summing.summation import Summation
 TRIED, MOST_TRIED = 4, 64  # random states of all rows
 COVERED = 3  # how often a window is met in these on average, if there are enough of them
 LONG = 100_000_000  # numbers, above which one such state is tried
-MOST_DENSITIES = 500_000_000  # that the windows of a reach beyond a row's own state may have
 ROUNDING = 1e-9
 
 Terms = dict[str, np.ndarray]
@@ -51,37 +50,40 @@ class Trial(NamedTuple):
     untried: int = 0
 
 
-def tried(found: Summation, group: Group) -> Trial:
-    """Try a group, with states that rows share given once where the program can be run so."""
+def tried(found: Summation, group: Group, most: float) -> Trial:
+    """Try a group, with states that rows share given once where the program can be run so.
+
+    `most` are the densities that the windows of a reach may have to be tried.
+    """
     runs = COVERED * math.prod(group.table) // math.prod(group.rows) ** 2
     own = group.random(np.random.default_rng(0), min(max(TRIED, runs), MOST_TRIED))
     mixed = _by_row(found, group, group.terms, own, fewer=True)
     own = own[: len(mixed[group.terms[0]])]
     if group.patterns(0).shape != group.given(0).shape:
         try:
-            trial = _reached(found, replace(group, once=True), own, mixed)
+            trial = _reached(found, replace(group, once=True), own, mixed, most)
             if trial.coupled is None:
                 return trial
         except TooLargeError:
             raise
         except Exception:  # of the program, which may want an entry for every row
             pass
-    return _reached(found, group, own, mixed)
+    return _reached(found, group, own, mixed, most)
 
 
-def _reached(found: Summation, group: Group, own: np.ndarray, mixed: Terms) -> Trial:
+def _reached(found: Summation, group: Group, own: np.ndarray, mixed: Terms, most: float) -> Trial:
     """The reach of every term, where rows in states `own` have the densities `mixed`."""
     reach: dict[str, int] = {}
     impossible, coupled = False, None
     sizes = {site.name: math.prod(site.batch_shape) for site in found.model.sites}
     for back in range(group.lag + 1):
         left = sorted(term for term in group.terms if term not in reach)
-        if back and group.runs(back) * sum(sizes[n] for n in left) > MOST_DENSITIES:
+        if back and group.runs(back) * sum(sizes[n] for n in left) > most:
             return Trial(group, impossible, coupled, untried=back)
         alike = _by_row(found, group, left, group.given(back))
         coupled = None
         for name in left:
-            expected = np.asarray(group.arranged(jnp.asarray(alike[name]), back))
+            expected = np.asarray(group.arranged(alike[name], back))
             there = np.stack([expected[group.windows(states, back)] for states in own])
             same = np.isclose(mixed[name], there, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
             if same.all():
@@ -101,13 +103,11 @@ def _by_row(
 
     `fewer` lets the first run stand for all where they take long.
     """
-    model = found.model
+    model, latents = found.model, _places(found)
 
-    def terms(states: Array, data: Any) -> dict[str, Array]:
+    def terms(states: Array, latents: Mapping[str, Array], data: Any) -> dict[str, Array]:
         args, kwargs = model.arguments.call(model._inputs(data))
         with model._mode():
-            messages = execute(model.function, args, kwargs, _Anywhere(found.first))
-            latents = {n: messages[n]["value"] for n in model.latent if n not in found.names}
 
             def one(states: Array) -> dict[str, Array]:
                 return found.row_terms(group, names, states, latents, args, kwargs)
@@ -115,12 +115,32 @@ def _by_row(
             together: dict[str, Array] = mapped(one, states, what="one run of the program")
             return together
 
-    inputs = states, model.arguments.data
+    inputs = states, latents, model.arguments.data
     closed = traced(terms)(*inputs)
     if fewer and states[1:].size and numbers_computed(closed.jaxpr) > LONG:
         return _by_row(found, group, names, states[:1])
     evaluate = evaluator(closed, range(len(closed.jaxpr.outvars)))
     return dict(zip(sorted(names), evaluate(jax.tree.leaves(inputs)), strict=True))
+
+
+def _places(found: Summation) -> Mapping[str, np.ndarray]:
+    """The continuous sites of every trial of a program."""
+    model = found.model
+
+    def places(data: Any) -> list[Array]:
+        args, kwargs = model.arguments.call(model._inputs(data))
+        with model._mode():
+            messages = execute(model.function, args, kwargs, _Anywhere(found.first))
+            return [messages[name]["value"] for name in names]
+
+    if "places of trials" not in model.findings:
+        names = [name for name in model.latent if name not in found.first]
+        closed = traced(places)(model.arguments.data)
+        evaluate = evaluator(closed, range(len(names)))
+        values = evaluate(jax.tree.leaves((model.arguments.data,)))
+        model.findings["places of trials"] = dict(zip(names, values, strict=True))
+    known: Mapping[str, np.ndarray] = model.findings["places of trials"]
+    return known
 
 
 class _Anywhere(Messenger):  # type: ignore[misc]
