@@ -22,6 +22,7 @@ from lowerbound.result.verdicts import UNKNOWN, Drawn, Verdict, times
 from lowerbound.run.loop import callers
 from lowerbound.trust.against import Against, against
 from lowerbound.trust.estimates import MEAN, SD, SURE, measured
+from lowerbound.trust.exactness import holds
 from lowerbound.trust.on_rows import Call as Rows
 from lowerbound.trust.on_rows import against_rows, by_rows
 from lowerbound.trust.optima.fixed_points import other_fixed_point
@@ -73,7 +74,7 @@ def warn_of(fit: Fit) -> None:
 
 def judged(fit: Fit, took: float, model: Model | None = None, rows: Rows | None = None) -> Verdict:
     """The verdict of a fit that took so many seconds; `model` is its program as it was traced."""
-    if fit.answer.exact:
+    if fit.answer.exact and (model is None or holds(fit, model)):
         return EXACT
     if fit.answer.verdict is not None:
         return fit.answer.verdict

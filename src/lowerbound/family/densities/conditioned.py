@@ -125,6 +125,28 @@ class Conditioned:
         found: Array = self._run("log_prob", density, parameters, own)
         return found
 
+    def at_nodes(
+        self, parameters: Mapping[str, Any], nodes: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The scalars at some nodes, and log q(theta) there, which needs no interpolation."""
+        places = np.stack(np.unravel_index(nodes, parameters["log_weights"].shape), axis=-1)
+        t = np.asarray(parameters["first"]) + np.asarray(parameters["spacing"]) * places
+        u = np.asarray(parameters["origin"]) + t @ np.asarray(parameters["axes"]).T
+
+        def scalars(transforms: tuple[Transform, ...], u: Array) -> tuple[dict[str, Array], Array]:
+            values = self._values(transforms, u)
+            volume = jnp.zeros(len(u))
+            for number, (site, transform) in enumerate(zip(self.sites, transforms, strict=True)):
+                volume += transform.log_abs_det_jacobian(u[:, number], values[site])
+            return values, volume
+
+        values, volume = self._run(("at_nodes", len(nodes)), scalars, u)
+        cell = np.linalg.slogdet(np.asarray(parameters["axes"]))[1]
+        cell += np.log(np.asarray(parameters["spacing"])).sum()
+        log_weights = np.asarray(parameters["log_weights"]).ravel()[nodes]
+        found = {site: np.asarray(value) for site, value in values.items()}
+        return found, log_weights - cell - np.asarray(volume)
+
     def moments(self, parameters: Mapping[str, Any], site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise, by sums over the nodes."""
 
