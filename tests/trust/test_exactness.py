@@ -93,7 +93,7 @@ def test_a_q_that_is_a_little_beside_the_posterior_is_judged_like_any_other(name
     fit = fitted(name)
     q, program = fit.q, program_of(fit)
     moved = jax.tree.map(np.asarray, q.parameters)
-    (natural,) = moved["inner"] if "inner" in moved else moved
+    (natural,) = moved["inner"] if isinstance(moved, dict) else moved
     linear = next(key for key, array in natural.items() if array.shape[-1] == 3 and array.ndim < 3)
     natural[linear] = natural[linear] * 1.05
     wrong = replace(fit, answer=replace(fit.answer, q=Q(q.family, moved, q.values)))

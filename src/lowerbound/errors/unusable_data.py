@@ -181,6 +181,33 @@ class SupportError(ArgumentError):
         )
 
 
+class ParameterValueError(ArgumentError):
+    """A parameter of a distribution, decided by data alone, has a value that no such law has."""
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        where: str,
+        distribution: str,
+        parameter: str,
+        index: Index,
+        value: float,
+        count: int,
+        expected: str,
+        argument: str | None,
+    ) -> None:
+        found = f"{entry_of(parameter, index)} = {value:g}"
+        if index:
+            found += f", {counted(count, 'such entry', 'such entries')}"
+        source = "" if argument is None else f", which is argument '{argument}'"
+        super().__init__(
+            f"Site '{site}' has an impossible {distribution}: {found}{source}   ({where}).\n"
+            f"Expected {expected}. Correct it, or see that arguments come in the "
+            "order in which the program names them."
+        )
+
+
 class ZeroVarianceError(ArgumentError):
     """A column of the data is constant where its spread is needed."""
 

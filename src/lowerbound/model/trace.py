@@ -30,6 +30,7 @@ from lowerbound.model.inputs.missing import missing_masks
 from lowerbound.model.inputs.numbers import check_numbers
 from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.narrow import is_about_types, narrowed
+from lowerbound.model.parameter_values import check_parameters
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.spare_entries import spare_sites, without_masks
@@ -82,6 +83,7 @@ def trace_model(
         check_numbers(model, missing, found)
         unsettled = getattr(function, "unsettled", ())
         sites = _sites(found, missing, arguments, key, unsettled)
+        check_parameters(found, arguments, key, unsettled)
         model = dataclasses.replace(model, sites=sites, single=program is not function)
         model = dataclasses.replace(model, ignored=ignored(found, model))
         check_coordinates(model)
