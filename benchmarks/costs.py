@@ -2,9 +2,10 @@
 
 Every program has a process of its own. Seconds are those of the processor; megabytes are those by
 which the peak of the process grows. The programs are those of `benchmarks.stress_models`, of
-`benchmarks.cost_models`, of posteriordb where its folder is given, and of a source tree of NumPyro
-where one is. Half of them, by the hash of their names, are to be kept aside when constants are set:
-how many of these are right is printed as well. Those of Gaussians were set with both halves.
+`benchmarks.hierarchy_models`, of `benchmarks.cost_models`, of posteriordb where its folder is
+given, and of a source tree of NumPyro where one is. Half of them, by the hash of their names, are
+to be kept aside when constants are set: how many of these are right is printed as well. Those of
+Gaussians were set with both halves.
 """
 
 from __future__ import annotations
@@ -21,19 +22,25 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cost_models, stress_models
+from benchmarks import cost_models, hierarchy_models, stress_models
 from benchmarks.foretold import HEADING, Foretold, summary
 from benchmarks.peak import Peak
 from benchmarks.posteriordb import VARIABLE, one_line
-from benchmarks.programs.found import of_numpyro
+from benchmarks.programs.found import Program, of_numpyro
 from benchmarks.programs.watch import Limits, rows_of
 
-LOADERS = {"stress": stress_models.load, "own": cost_models.load}
+LOADERS = {
+    "stress": stress_models.load,
+    "own": cost_models.load,
+    "hierarchies": lambda name: hierarchy_models.programs()[name],
+}
 
 
 def work(pipe: Any, source: str, name: str, folder: str) -> None:
@@ -81,22 +88,21 @@ def of_process(source: str, name: str, folder: str, limit: float) -> Foretold:
     return row  # type: ignore[no-any-return]
 
 
-def of_tree(tree: Path, pattern: str, limit: float) -> Iterator[Foretold]:
-    """The rows of the programs of a source tree of NumPyro; a program may hold several models."""
+def of_program(program: Program, limit: float) -> Iterator[Foretold]:
+    """The rows of a program of a source tree of NumPyro, which may hold several models."""
     limits = Limits(fit=limit, program=limit, processor=True)
     with tempfile.TemporaryDirectory(prefix="costs-") as logs:
-        for program in of_numpyro(tree, pattern):
-            for row in rows_of(program, limits, ("explain",), Path(logs)):
-                if row.model:
-                    yield Foretold(
-                        f"{row.program}:{row.ordinal}:{row.model}",
-                        row.rung.partition(":")[0],
-                        row.expected,
-                        row.cpu if row.outcome == "result" else math.nan,
-                        row.expected_mb,
-                        row.megabytes,
-                        row.reason,
-                    )
+        for row in rows_of(program, limits, ("explain",), Path(logs)):
+            if row.model:
+                yield Foretold(
+                    f"{row.program}:{row.ordinal}:{row.model}",
+                    row.rung.partition(":")[0],
+                    row.expected,
+                    row.cpu if row.outcome == "result" else math.nan,
+                    row.expected_mb,
+                    row.megabytes,
+                    row.reason,
+                )
 
 
 def main() -> None:
@@ -106,24 +112,39 @@ def main() -> None:
     parser.add_argument("--posteriordb", type=Path, default=default and Path(default))
     parser.add_argument("--numpyro", type=Path, help="a source tree of NumPyro")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for a program")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at once")
     options = parser.parse_args()
-    names = {"stress": list(stress_models.programs()), "own": list(cost_models.PROGRAMS)}
+    names = {
+        "stress": list(stress_models.programs()),
+        "own": list(cost_models.PROGRAMS),
+        "hierarchies": list(hierarchy_models.programs()),
+    }
     if options.posteriordb is not None:
         sys.path.insert(0, str(options.posteriordb))
         names["posteriordb"] = list(importlib.import_module("ports").names())
-    folder = str(options.posteriordb)
     rows: dict[str, list[Foretold]] = {}
-    print(HEADING)
-    for source, found in names.items():
-        for name in found:
-            if re.search(options.only, name):
-                row = of_process(source, name, folder, options.limit)
-                rows.setdefault(source, []).append(row)
-                print(row, flush=True)
-    if options.numpyro is not None:
-        for row in of_tree(options.numpyro, options.only, options.limit):
-            rows.setdefault("numpyro", []).append(row)
+
+    def keep(source: str, found: Callable[[], Iterable[Foretold]]) -> None:
+        for row in found():
+            rows.setdefault(source, []).append(row)
             print(row, flush=True)
+
+    def one(source: str, name: str) -> Iterable[Foretold]:
+        return [of_process(source, name, str(options.posteriordb), options.limit)]
+
+    print(HEADING)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = [
+            pool.submit(keep, source, partial(one, source, name))
+            for source, found in names.items()
+            for name in found
+            if re.search(options.only, name)
+        ]
+        for program in of_numpyro(options.numpyro, options.only) if options.numpyro else ():
+            found = partial(of_program, program, options.limit)
+            waiting.append(pool.submit(keep, "numpyro", found))
+        for done in waiting:
+            done.result()
     print()
     for source, own in rows.items():
         print(summary(source, own))

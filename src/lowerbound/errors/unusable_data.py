@@ -186,7 +186,6 @@ class ParameterValueError(ArgumentError):
 
     def __init__(
         self,
-        *,
         site: str,
         where: str,
         distribution: str,

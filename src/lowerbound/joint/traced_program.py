@@ -24,8 +24,8 @@ from lowerbound.joint.latents import Latent, latent_of
 from lowerbound.joint.templates.table import TEMPLATES
 from lowerbound.joint.terms.impossible import holds_infinity
 from lowerbound.model import Model
+from lowerbound.model.checks.reads import check_reads
 from lowerbound.model.dependence import dependence, digest
-from lowerbound.model.reads import check_reads
 
 FEW = 20  # observed sites of one row each, which are kept apart
 

@@ -104,14 +104,17 @@ class _Whole(Messenger):  # type: ignore[misc]
 
     def process_message(self, msg: dict[str, Any]) -> None:
         """Rebuild the distribution of a site without its masks."""
-        if msg["type"] != "sample" or msg["is_observed"] or not self._is_spare(msg["name"]):
+        if msg["type"] != "sample" or not self._is_spare(msg["name"], msg["is_observed"]):
             return
         fn, stripped = msg["fn"], strip(msg["fn"])
         shape = fn.batch_shape + fn.event_shape[: stripped.reinterpreted]
         msg["fn"] = stripped.base.expand(shape).to_event(stripped.reinterpreted)
 
-    def _is_spare(self, name: str) -> bool:
-        """NumPyro's reparameterisations add to the name of a site: theta_decentered, theta_base."""
+    def _is_spare(self, name: str, is_observed: bool) -> bool:
+        """Reparameterisations add to the name of a site: theta_decentered, theta_base.
+
+        Ours are given the values of those coordinates, as an observed site is.
+        """
         if name in self.known:
-            return name in self.spare
+            return name in self.spare and not is_observed
         return any(name.startswith(f"{site}_") for site in self.spare)

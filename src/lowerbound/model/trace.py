@@ -22,6 +22,15 @@ from lowerbound.errors import (
     UnsupportedModelError,
 )
 from lowerbound.errors.wording import first_line
+from lowerbound.model.checks.parameter_values import check_parameters
+from lowerbound.model.checks.validate import (
+    INTEGERS,
+    check_coordinates,
+    check_not_empty,
+    check_sites,
+    check_support,
+    ignored,
+)
 from lowerbound.model.closed_over import in_any_precision
 from lowerbound.model.dependence import equal_programs, restrict
 from lowerbound.model.inputs.arguments import Arguments, split_arguments
@@ -30,19 +39,10 @@ from lowerbound.model.inputs.missing import missing_masks
 from lowerbound.model.inputs.numbers import check_numbers
 from lowerbound.model.looking import is_inspection, least_sight
 from lowerbound.model.narrow import is_about_types, narrowed
-from lowerbound.model.parameter_values import check_parameters
 from lowerbound.model.record import Entry, Record, is_about_shapes, record
 from lowerbound.model.sites import Model, Site
 from lowerbound.model.spare_entries import spare_sites, without_masks
 from lowerbound.model.user_lines import counts_steps, error_line, error_site
-from lowerbound.model.validate import (
-    INTEGERS,
-    check_coordinates,
-    check_not_empty,
-    check_sites,
-    check_support,
-    ignored,
-)
 
 
 def trace_model(

@@ -36,7 +36,6 @@ from lowerbound.rewrite.noncentred import (
     Affine,
     Decentred,
     affine,
-    auxiliary,
     centring,
     is_positive,
 )
@@ -144,7 +143,7 @@ class Coordinates:
         """The same, of the unconstrained values of the sites."""
         model = self.program()
         args, kwargs = model.arguments.call(model._inputs(data))
-        config = {name: Decentred(centring(name, data)) for name in self.noncentred}
+        config = {n: Decentred(parts[n], centring(n, data)) for n in self.noncentred}
         program = handlers.reparam(model.plain(), config=config) if config else model.plain()
         maps = {name: self._fixed(name, data) for name in (*self.straight, *self.warped)}
         if maps:
@@ -154,10 +153,9 @@ class Coordinates:
             jnp.sum(maps[name].log_abs_det_jacobian(parts[name], plain[name]))
             for name in self.warped
         ]
-        parts = {name: part for name, part in parts.items() if name not in maps}
-        named = {auxiliary(n) if n in config else n: part for n, part in parts.items()}
+        rest = {name: part for name, part in parts.items() if name not in {*maps, *config}}
         with numpyro.validation_enabled(False), model._mode():
-            energy = potential_energy(program, args, kwargs, named)
+            energy = potential_energy(program, args, kwargs, rest)
         return sum(volumes, start=-jnp.asarray(energy))
 
     def constrain(self, vector: Array, data: Mapping[str, Any]) -> dict[str, Array]:

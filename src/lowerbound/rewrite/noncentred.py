@@ -98,19 +98,21 @@ def affine(base: Distribution, centred: Any) -> Affine:
 
 
 class Decentred(Reparam):  # type: ignore[misc]
-    """The handler that has NumPyro sample the coordinates in a site of their own, and makes z.
+    """The handler that has a site of their own for the coordinates, at `part`, and makes z of it.
 
-    The density is their own, so nothing is divided by a scale that may be tiny.
+    The density is their own, so nothing is divided by a scale that may be tiny. No one finds that
+    site by its name: handlers inside the program, such as `scope`, change it once more.
     """
 
-    def __init__(self, centred: Any = 0.0) -> None:
-        self.centred = centred
+    def __init__(self, part: Any, centred: Any = 0.0) -> None:
+        self.part, self.centred = part, centred
 
     def __call__(self, name: str, fn: Distribution, obs: Any) -> tuple[None, Array]:
         """No distribution of its own, and the value."""
         base, shape, event_dim = self._unwrap(fn)
         law = self._wrap(_standard(base, self.centred), shape, event_dim)
-        return None, affine(base, self.centred)(numpyro.sample(auxiliary(name), law))
+        part = numpyro.sample(auxiliary(name), law, obs=self.part)
+        return None, affine(base, self.centred)(part)
 
 
 def _standard(base: Any, centred: Any) -> Any:

@@ -22,11 +22,11 @@ from lowerbound.compiled import traced
 from lowerbound.errors import ArgumentError, NoLatentSiteError, UnsupportedModelError
 from lowerbound.errors.wording import prior_or_fixed
 from lowerbound.model import Model, trace_model
+from lowerbound.model.checks.validate import describe
 from lowerbound.model.dependence import evaluator
 from lowerbound.model.inputs.arguments import split_arguments
 from lowerbound.model.looking import Sight, least_sight
 from lowerbound.model.program import Inspector, Message, PriorDraw, execute
-from lowerbound.model.validate import describe
 from lowerbound.rewrite.signature import takes_first
 from lowerbound.rewrite.trees import Layout, is_float, is_key, named_arrays, with_values
 

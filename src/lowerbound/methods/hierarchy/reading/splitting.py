@@ -42,7 +42,7 @@ from lowerbound.methods.hierarchy.reading.summed_products import (
     elementwise,
     summed_products,
 )
-from lowerbound.model.reads import FILLED
+from lowerbound.model.checks.reads import FILLED
 
 NONE = -1  # of the elements of predictors that an element depends on
 
