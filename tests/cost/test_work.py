@@ -194,6 +194,22 @@ def test_an_augmented_program_costs_what_coordinate_ascent_on_it_does():
     assert found.operations > 0
 
 
+def test_counts_of_an_augmented_program_have_a_cost_though_their_shares_have_no_density():
+    def shares(counts):
+        with numpyro.plate("topics", 2):
+            phi = numpyro.sample("phi", dist.Dirichlet(jnp.full(5, 0.3)))
+        with numpyro.plate("documents", len(counts)):
+            theta = numpyro.sample("theta", dist.Dirichlet(jnp.ones(2)))
+            law = dist.Multinomial(probs=theta @ phi, total_count=counts.sum(-1))
+            numpyro.sample("counts", law, obs=counts)
+
+    problem = Problem(shares, (RNG.integers(0, 9, (6, 5)),))
+    bare = Counted(problem)
+    work = work_of(problem, lb.Augmented({"counts": "indicator"}, lb.CAVI()))
+    assert work is not None
+    assert bare.judged(Work(0.0)).operations < work.operations  # what judges it is counted
+
+
 @pytest.mark.parametrize("size", [3, 30])
 def test_gaussian_factors_cost_the_cube_of_their_numbers(size):
     def correlated(x, y):

@@ -69,8 +69,7 @@ TERM, PAIR = 10, 25  # numbers for a term at a node, and for a pair of coefficie
 
 def ascent(counted: Counted, method: CAVI) -> Work | None:
     """Coordinate ascent, where it fits."""
-    structure = counted.problem.derived(method.blocks).structure
-    return None if structure.residuals else _sweeps(counted, structure, method.restarts)
+    return _sweeps(counted, method, counted)
 
 
 def augmented(counted: Counted, method: Augmented) -> Work | None:
@@ -78,11 +77,15 @@ def augmented(counted: Counted, method: Augmented) -> Work | None:
     inner = method.method
     if not isinstance(inner, CAVI):
         return None
-    return ascent(Counted(augmented_problem(counted.problem, dict(method.choices))), inner)
+    rewritten = Counted(augmented_problem(counted.problem, dict(method.choices)))
+    return _sweeps(rewritten, inner, counted)
 
 
-def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
-    """Coordinate ascent, of some starts together."""
+def _sweeps(counted: Counted, method: CAVI, asked: Counted) -> Work | None:
+    """Coordinate ascent, of some starts together; a verdict asks log p of the program as given."""
+    structure, starts = counted.problem.derived(method.blocks).structure, method.restarts
+    if structure.residuals:
+        return None
     curved = any(summand.curved for summand in structure.summands)
     alone = all(len(summand.blocks) <= 1 for summand in structure.summands)
     free = [block for block in structure.blocks if block.family.free_form]
@@ -99,9 +102,9 @@ def _sweeps(counted: Counted, structure: Structure, starts: int) -> Work:
     factors = LAPACK * sum(map(_cubed, structure.blocks))
     work = Work(compiled, starts * sweeps * each, starts * sweeps * factors, 24.0 * starts * alive)
     if curved:
-        return counted.judged(work)
+        return asked.judged(work)
     drawn = SAMPLED + SUMMED_PATH * bool(chains)
-    return work if alone else counted.judged(replace(work, operations=compiled + drawn))
+    return work if alone else asked.judged(replace(work, operations=compiled + drawn))
 
 
 def _read(structure: Structure) -> float:
