@@ -166,3 +166,14 @@ def two_summits(one, other, widths, share, seed=0):
         mean,
         np.sqrt(np.diag(spread)),
     )
+
+
+def shelf(below, ripples):
+    """Three numbers, with a wide shelf beside the summit, so many nats below it."""
+
+    def log_density(t):
+        beside = -0.5 * ((t[0] + 6.0) / 2.5) ** 2 - 0.5 * t[1] ** 2 - 0.5 * t[2] ** 2 - below
+        return np.logaddexp(-0.5 * t @ t, beside) + ripples * np.sin(11.0 * t).prod()
+
+    unknown = np.full(3, np.nan)
+    return Known(log_density, np.zeros(3), math.nan, unknown, unknown)

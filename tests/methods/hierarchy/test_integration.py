@@ -121,6 +121,17 @@ def test_more_points_are_taken_only_for_a_good_proposal_that_was_found_late():
     assert not never.enough
 
 
+@pytest.mark.parametrize(("below", "ripples"), [(3.5, 0.4), (30.0, 0.8)])
+def test_points_that_are_too_few_are_asked_about_the_tails(below, ripples):
+    """A zero-inflated regression had a shelf of a sixteenth of its mass where no point was."""
+    surface = surfaces.shelf(below, ripples)
+    found = ended(integrate(surface.surface, surface.start, farthest=6.0))
+    assert not found.enough
+    assert found.missed == (below < 6.0)
+    assert found.covered != found.missed
+    assert not ended(integrate(surface.surface, surface.start)).missed  # not looked at
+
+
 def test_every_solve_starts_from_those_around_it():
     known, warm = surfaces.gaussian(2), []
 

@@ -49,6 +49,7 @@ MOST_DOUBT = 3.0  # nats
 LOOSER = 4.0  # nats more, where a proposal is made anew
 BOUNDED = 0.003  # mass at the ceiling that does not matter
 HIGHER = 0.5  # nats above what is foreseen of a tail, from where on it is looked at
+MUCH_HIGHER = 2.0  # the same of a surrogate that is known to be rough
 HEAVY = 0.7  # k-hat of weights that are not to be trusted
 EVEN = 0.8  # efficiency of weights, of which the heaviest matter little whatever their tail
 LOW = 6.0  # nats below the average weight, from where on weights hardly matter
@@ -74,7 +75,8 @@ class Integral:
     of the weights over their number. k_hat: that of the weights. rough: the error in nats of the
     surrogate at a point left out. error: that of the log evidence. unknown: the share of mass that
     the surrogate may have missed, by its own variance. moved: how far means and sds moved with the
-    last points, over what is allowed. enough: whether all of it is good.
+    last points, over what is allowed. enough: whether all of it is good. missed: whether a tail is
+    heavier than was foreseen, with no points left for it.
     """
 
     smoothed: Smoothed
@@ -89,12 +91,14 @@ class Integral:
     unknown: float
     moved: float
     enough: bool
+    missed: bool = False
 
     @property
     def covered(self) -> bool:
         """Whether the points are where the density is, so that moments mean something."""
         light = self.k_hat < HEAVY or self.efficiency > EVEN
-        return light and self.efficiency > LEAST and self.unknown < UNCLEAR
+        known = self.unknown < UNCLEAR and not self.missed
+        return light and self.efficiency > LEAST and known
 
     @property
     def misplaced(self) -> bool:
@@ -168,25 +172,45 @@ def integrate(
             if not ways_out:
                 break
             ways_out = False
-            smoothed, known = integral.smoothed, len(evaluated.known)
-            walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
-            ends = yield from told(walk, lambda _: progress("tails"))
-            missed = any(_unforeseen(integral, one, evaluated.best.value) for one in ends)
+            missed = yield from told(
+                _missed(evaluated, integral, farthest, HIGHER), lambda _: progress("tails")
+            )
             if not missed:
-                del evaluated.known[known:]
                 break
             integral = _found(evaluated, frame, placed, own, count, integral)
         if len(start) > 1 and (missed or integral.misplaced):
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
+    if ways_out and points is None and not integral.enough:
+        # Weights of draws know nothing of what lies where no point is.
+        missed = yield from told(
+            _missed(evaluated, integral, farthest, MUCH_HIGHER), lambda _: progress("tails")
+        )
+        integral = replace(integral, missed=missed)
     return integral
 
 
-def _unforeseen(integral: Integral, one: Solved, top: float) -> bool:
-    """Whether a surface is higher at a point than is foreseen, where it still matters."""
+def _missed(
+    evaluated: Evaluated, integral: Integral, farthest: float, higher: float
+) -> Generator[Solved, None, bool]:
+    """Whether some tail is heavier than is foreseen; if so, its points are kept.
+
+    Yields after every evaluation.
+    """
+    smoothed, known = integral.smoothed, len(evaluated.known)
+    ends = yield from tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
+    top = evaluated.best.value
+    found = any(_unforeseen(integral, one, top, higher) for one in ends)
+    if not found:
+        del evaluated.known[known:]
+    return found
+
+
+def _unforeseen(integral: Integral, one: Solved, top: float, higher: float) -> bool:
+    """Whether a surface is so much higher at a point than is foreseen, where it still matters."""
     foreseen = float(integral.smoothed.log_prob(one.t[None])[0]) + integral.log_evidence
-    return one.value > top - LOW and one.value - foreseen > HIGHER
+    return one.value > top - LOW and one.value - foreseen > higher
 
 
 def _rounds(k: int, points: int | None, fewest: int) -> Iterator[np.ndarray]:
