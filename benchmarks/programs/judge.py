@@ -66,10 +66,14 @@ def fitted(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], emit: Emit
 def fault(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The exception of the program under NumPyro alone, if it raises one."""
     from numpyro import handlers, validation_enabled
+    from numpyro.infer import init_to_uniform
 
+    started = handlers.substitute(
+        handlers.seed(model, jax.random.PRNGKey(0)), substitute_fn=init_to_uniform
+    )
     try:
-        with validation_enabled(False):  # as its samplers run it
-            handlers.trace(handlers.seed(model, jax.random.PRNGKey(0))).get_trace(*args, **kwargs)
+        with validation_enabled(False):  # as its samplers run it, which draw from no improper prior
+            handlers.trace(started).get_trace(*args, **kwargs)
     except Exception as error:
         return one_line(error)
     return ""
