@@ -60,6 +60,7 @@ CLOSER = 96  # of several hyperparameters, where a solve costs next to nothing
 CHEAP = 3_000  # predictors and numbers of z
 SEVERAL = 6  # hyperparameters that multiply z, for points
 SPREAD = 4  # starts besides the first, from which other summits are looked for
+FEW = 20  # numbers of all sites
 FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
 FAR = 0.1  # nats: an evidence known no better is none
 LOOKS = 2  # at what the data say of hyperparameters around others
@@ -133,6 +134,11 @@ class Hierarchy(Walking[Found | Chained]):
     def is_cheap(self) -> bool:
         """Whether a solve costs next to nothing."""
         return self.predictors.count + self.predictors.size <= CHEAP
+
+    @property
+    def is_few(self) -> bool:
+        """Whether all numbers are few: draws of other laws then see what lies beside q."""
+        return self.predictors.dimension + self.predictors.size <= FEW
 
     def walk(self) -> Iterator[Standing[Found | Chained]]:
         """Rounds of points, until they say the same; chains where they do not."""
@@ -209,10 +215,10 @@ class Hierarchy(Walking[Found | Chained]):
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
-        good = integral.error < FAR or integral.covered
+        good = (integral.error < FAR or integral.covered) and not (integral.missed and self.is_few)
         if not integral.enough and (self.is_cheap or not good) and self._may_be_chained:
             return Standing(Found(self.surface, integral), integral.log_evidence)
-        if not (integral.error < FAR or integral.covered or self.method.points):
+        if not (good or self.method.points):
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
         if self.is_cheap and isinstance(surface, GivenHyperparameters):

@@ -97,8 +97,7 @@ class Integral:
     def covered(self) -> bool:
         """Whether the points are where the density is, so that moments mean something."""
         light = self.k_hat < HEAVY or self.efficiency > EVEN
-        known = self.unknown < UNCLEAR and not self.missed
-        return light and self.efficiency > LEAST and known
+        return light and self.efficiency > LEAST and self.unknown < UNCLEAR
 
     @property
     def misplaced(self) -> bool:
