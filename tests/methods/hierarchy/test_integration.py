@@ -131,6 +131,24 @@ def test_points_that_are_too_few_are_asked_about_the_tails(below, ripples):
     assert not ended(integrate(surface.surface, surface.start)).missed  # not looked at
 
 
+@pytest.mark.parametrize(("height", "enough"), [(0.2, True), (0.8, False)])
+def test_points_that_are_not_foreseen_may_make_a_good_density(height, enough):
+    """Ripples are missed point by point; draws of the density tell what that amounts to."""
+    smooth = surfaces.gaussian(4)
+
+    def surface(t, starts, slope):
+        found = smooth.surface(t, starts, slope)
+        ripple = 0.0 if slope else height * math.cos(1e3 * t.sum())  # the climb is not led astray
+        return replace(found, value=found.value + ripple)
+
+    found = ended(integrate(surface, smooth.start))
+    assert found.points >= 256
+    assert found.rough > 0.1
+    assert found.enough == enough
+    if enough:
+        assert abs((found.smoothed.mean - smooth.mean) / smooth.sd).max() < 0.03
+
+
 def test_every_solve_starts_from_those_around_it():
     known, warm = surfaces.gaussian(2), []
 

@@ -17,6 +17,7 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
+from lowerbound.methods.hierarchy.between.tested_by_draws import agrees
 from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.summits.ways_out import tails
@@ -35,6 +36,9 @@ FINE = 0.02  # nats: where every point is foreseen so well, nothing need be comp
 # Errors of single points average out: times as rough is fine where the density has moved by so
 # little of what is allowed, and the evidence is known as well as that.
 ROUGHER, STEADY = 2.0, 0.5
+# Sds that a mean may be off, and that the mean of any function may have moved by, where the density
+# may be good though single points are not foreseen.
+OFF, ANY_FUNCTION = 0.03, 0.16
 LOOKED_AT = 2048  # nodes at which two densities are compared
 POOR = 0.35  # efficiency of a proposal that is made anew
 LEAST = 0.1  # efficiency with which an answer is good
@@ -73,7 +77,8 @@ class Integral:
 
     solved: all points with a value. points: those of the proposals. efficiency: the effective size
     of the weights over their number. k_hat: that of the weights. rough: the error in nats of the
-    surrogate at a point left out. error: that of the log evidence. unknown: the share of mass that
+    surrogate at a point left out. error: that of the log evidence. off: sds that the mean of a
+    hyperparameter, or of its square, may be off by the same errors. unknown: the share of mass that
     the surrogate may have missed, by its own variance. moved: how far means and sds moved with the
     last points, over what is allowed. enough: whether all of it is good. missed: whether a tail is
     heavier than was foreseen, with no points left for it.
@@ -88,10 +93,22 @@ class Integral:
     k_hat: float
     rough: float
     error: float
+    off: float
     unknown: float
     moved: float
     enough: bool
     missed: bool = False
+
+    @property
+    def promising(self) -> bool:
+        """Whether means and sds seem to be known, though points are not quite foreseen.
+
+        Errors of many points average out in these, as they do not in the density.
+        """
+        allowed = NARROWLY if len(self.solved[0].t) == 2 else MOVED
+        known = self.off < OFF and self.moved * allowed < ANY_FUNCTION
+        sure = self.rough < ROUGHER * ROUGH and self.unknown < UNKNOWN
+        return known and sure and not self.misplaced
 
     @property
     def covered(self) -> bool:
@@ -166,6 +183,12 @@ def integrate(
         if len(evaluated.known) > known:
             integral = _found(evaluated, frame, placed, own, count, before)
         yield progress("points")
+        if integral.promising and not integral.enough and points is None and count >= MOST:
+            known = len(evaluated.known)
+            trial = agrees(evaluated, integral.smoothed, count)
+            agreed = yield from told(trial, lambda _: progress("points"))
+            integral = replace(integral, enough=agreed)
+            del evaluated.known[known:]
         missed = False
         if integral.enough and points is None and count >= fewest:
             if not ways_out:
@@ -308,7 +331,9 @@ def _found(
     errors = np.where(depth > 0.0, 0.0, squeezed - left_out)
     mass = _cell_masses(smoothed, s)
     rough = math.sqrt(float(mass @ errors**2))
-    error = float(np.linalg.norm(mass * np.expm1(np.clip(-errors, -3.0, 3.0))))
+    by_errors = mass * np.expm1(np.clip(-errors, -3.0, 3.0))
+    error = float(np.linalg.norm(by_errors))
+    off = _off(places, mass, by_errors)
     sds = interpolation.doubt(placed.outward(smoothed.nodes[:CANDIDATES]))
     weights = smoothed.weights[:CANDIDATES]
     doubt = np.expm1(0.5 * np.minimum(sds, MOST_DOUBT) ** 2)
@@ -336,6 +361,7 @@ def _found(
         k_hat=k_hat,
         rough=rough,
         error=error,
+        off=off,
         unknown=unknown,
         moved=moved,
         enough=(
@@ -348,6 +374,16 @@ def _found(
         and (k_hat < HEAVY or efficiency > EVEN)
         and smoothed.bounded < BOUNDED,
     )
+
+
+def _off(places: np.ndarray, mass: np.ndarray, changes: np.ndarray) -> float:
+    """Sds that means of numbers (n, k) and of their squares may be off, by changes of masses."""
+    shifted = places - mass @ places
+    squares = shifted**2
+    squares = squares - mass @ squares
+    both = np.concatenate([shifted, squares], axis=1)
+    sds = np.sqrt(np.maximum(mass @ both**2, 1e-300))
+    return float((np.sqrt(changes**2 @ both**2) / sds).max())
 
 
 def _cell_masses(smoothed: Smoothed, s: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean a
 CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of it
 LIMIT = 60  # steps
 HALVINGS = 12
+IDLE = 2  # steps in a row that were halved and gained next to nothing
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
@@ -149,7 +150,13 @@ class GivenHyperparameters:
     def _uphill(
         self, at: _At, here: _Begun | _Gaussian | None, near: float
     ) -> tuple[_Gaussian | None, bool]:
-        """Newton's steps, and whether they end as `near` to the largest ELBO."""
+        """Newton's steps, and whether they end as `near` to the largest ELBO.
+
+        Where slopes jump, as of |z|, sums over nodes bend like a polygon: a full step crosses some
+        of its corners however near the top is, and halved ones creep. What idles there is at the
+        top, as far as nodes tell.
+        """
+        idle = 0
         for _ in range(LIMIT):
             curved = None if here is None else self._curved(at, here.expected)
             if here is None or curved is None:
@@ -173,6 +180,10 @@ class GivenHyperparameters:
                 least = near * (1.0 + 1e-6 * abs(new.bound))
                 if self._left(at, here.expected.curvature, new, factor) < least:
                     return new, True
+            slow = step < 1.0 and new.bound < here.bound + TOLERANCE
+            idle = idle + 1 if slow else 0
+            if idle == IDLE:
+                return new, True
             here = new
         return (here if isinstance(here, _Gaussian) else None), False
 
