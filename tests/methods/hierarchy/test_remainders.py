@@ -12,6 +12,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import lowerbound as lb
+from lowerbound.compiled.host.calling import Light
+from lowerbound.compiled.jitted import Jitted
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.missed.remainders import remainder
@@ -94,6 +96,29 @@ def places_and_scales(y=None):
         v = numpyro.sample("v", dist.Normal(0.0, 1.0))
         with numpyro.plate("rows", ROWS.shape[1]):
             numpyro.sample("y", dist.Normal(u, jnp.exp(v)), obs=y)
+
+
+def of_groups(count):
+    def program(y=None):
+        tau = numpyro.sample("tau", dist.HalfNormal(2.0))
+        with numpyro.plate("groups", count):
+            u = numpyro.sample("u", dist.Normal(0.0, tau))
+            v = numpyro.sample("v", dist.Normal(0.0, 1.0))
+            numpyro.sample("y", dist.Normal(u, jnp.exp(v)), obs=y)
+
+    return program
+
+
+@pytest.mark.parametrize(("groups", "kind"), [(10, Light), (90, Jitted)])
+def test_sums_over_the_nodes_of_many_that_meet_are_optimised(groups, kind):
+    """A hundred predictors that meet have as many numbers as thousands of single ones."""
+    y = np.random.default_rng(0).standard_normal(groups)
+    with jax.enable_x64(True):
+        one = predictors_of(trace_model(of_groups(groups), (y,), {}, None))
+        assert one.meet
+        still = np.zeros(one.lines)
+        one.expected(np.zeros(1), np.zeros(one.count), still)
+    assert isinstance(one.compiled["expected"], kind)
 
 
 def test_what_the_bound_misses_where_predictors_meet():

@@ -47,7 +47,8 @@ from lowerbound.rewrite.coordinates import Coordinates
 NARROW, WIDE = 1e-5, 1.0
 FAR = (1.0, 1.0, 1e2, 1e4)  # places where a slope is looked at
 CURVED = 1e-9  # relative change of a second derivative that makes a parabola of it no more
-QUICK_BELOW = 5_000  # predictors
+QUICK_BELOW = 60_000  # predictors times nodes; programs of more are optimised
+MEETING = 6  # times as often are those run whose predictors meet: steps are many, and ways beyond
 ALONG = 5  # nodes of a way along which slopes are integrated
 FEWER = 5  # nodes of each of the predictors that are beside something known
 
@@ -225,8 +226,11 @@ class Predictors:
 
     @property
     def _rule(self) -> Rule:
-        if self.is_quadratic:
-            return rule(1, 2)
+        return rule(1, 2) if self.is_quadratic else self._curved_rule
+
+    @property
+    def _curved_rule(self) -> Rule:
+        """The nodes of terms that are no parabolas."""
         return rule(max(1, self.joint.clusters.shape[1]))
 
     def _expected(self, t: np.ndarray, normals: Normals, narrow: float, nodes: Rule) -> Any:
@@ -266,8 +270,9 @@ class Predictors:
     def run(self, key: object, function: Callable[..., Any], t: np.ndarray, *args: Any) -> Any:
         """A function of t, the data and more, compiled once for all equal programs."""
         if key not in self.compiled:
-            # Optimised where rows are many: the compiler takes longer than small ones ever save.
-            quick = key == "at" or self.count < QUICK_BELOW
+            # The compiler takes longer than programs of few rows and nodes ever save.
+            numbers = self.count * int(self._curved_rule.used) * (MEETING if self.meet else 1)
+            quick = key == "at" or numbers < QUICK_BELOW
             self.compiled[key] = lightly(function, CALLS) if quick else jit(function)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self.compiled[key](np.asarray(t, float), self.data, *args)
