@@ -18,7 +18,7 @@ from lowerbound.methods.hierarchy.surface import Solved
 
 DRAWS = 128
 ALIKE = 0.95  # effective size of the weights of draws, over their number
-SHIFTED = 0.08  # sds that the weights may move a mean or a square by, half of which is noise
+SHIFTED = 0.06  # sds that the weights may move a mean or a square by, half of which is noise
 TAIL = 3.0  # sds beyond which a draw counts no more: of a log scale that may go far below zero
 
 
