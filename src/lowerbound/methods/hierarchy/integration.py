@@ -17,7 +17,13 @@ from lowerbound.compute.threads import one_thread
 from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
-from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.other_summits import (
+    BRIEF,
+    hills,
+    placed_over,
+    together,
+    within,
+)
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.summits.ways_out import tails
 from lowerbound.methods.hierarchy.surface import Solved, Surface
@@ -40,6 +46,7 @@ POOR = 0.35  # efficiency of a proposal that is made anew
 LEAST = 0.1  # efficiency with which an answer is good
 ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
 NODES = 4096  # that masses of cells are summed over
+GAINLESS, FAR = 3.0, 0.1  # times the points that came nearest, and nats, of no evidence at all
 EDGES, HALVED = 2, 4  # points without a value, and how often the way to them is halved
 NARROW = 0.05  # the edge is known as well, in sds
 QUADRATURE = 1e-3  # nats: the error of sums over nodes
@@ -97,6 +104,11 @@ class Integral:
         return light and self.efficiency > LEAST and self.unknown < UNCLEAR
 
     @property
+    def is_lost(self) -> bool:
+        """Whether nothing is known yet: not the evidence, nor where the density is."""
+        return self.error >= FAR and not self.covered
+
+    @property
     def misplaced(self) -> bool:
         """Whether the proposal does not cover the density, so that other points are needed."""
         thin = self.efficiency < POOR or self.k_hat > HEAVY
@@ -139,9 +151,11 @@ def integrate(
 
     climbing = hills(evaluated, [np.asarray(start, float), *others])
     found = yield from told(climbing, lambda _: progress("climb"))
+    climbed = evaluated.taken
     placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
+    nearest = math.inf, 0  # the least error, and the points that had it
     for places in _rounds(len(start), points, fewest):
         # The points showed late what proposal is good, so that few of them are its own.
         aged = integral is None or integral.misplaced or YOUNG * len(own) >= integral.points
@@ -163,6 +177,10 @@ def integrate(
         if len(evaluated.known) > known:
             integral = _found(evaluated, frame, placed, own, count, before)
         yield progress("points")
+        if before is not None and integral.error < 0.5 * nearest[0]:
+            nearest = integral.error, count
+        if points is None and integral.is_lost and count >= GAINLESS * nearest[1] > 0:
+            break
         missed = False
         if integral.enough and points is None and count >= fewest:
             if not ways_out:
@@ -170,8 +188,11 @@ def integrate(
             ways_out = False
             smoothed, known = integral.smoothed, len(evaluated.known)
             walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
-            ends = yield from told(walk, lambda _: progress("tails"))
-            missed = any(_unforeseen(integral, one, evaluated.best.value) for one in ends)
+            most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
+            looks = within(walk, evaluated, most)
+            ends = yield from told(looks, lambda _: progress("tails"))
+            top = evaluated.best.value
+            missed = any(_unforeseen(integral, one, top) for one in ends or ())
             if not missed:
                 del evaluated.known[known:]
                 break

@@ -28,6 +28,7 @@ TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean a
 CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of it
 LIMIT = 60  # steps
 HALVINGS = 12
+PATIENCE, STUCK = 4, 0.03  # halved steps in a row, and nats that these must gain together
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
@@ -142,14 +143,23 @@ class GivenHyperparameters:
         found, is_near = self._uphill(at, self._foreseen(at, starts), near)
         if is_near:
             return found
-        again, _ = self._uphill(at, self._mode(at), near)
+        again, is_near = self._uphill(at, self._mode(at), near)
         ends = [one for one in (found, again) if one is not None]
-        return max(ends, key=attrgetter("bound"), default=None)
+        best = max(ends, key=attrgetter("bound"), default=None)
+        if best is None or best is again or is_near:
+            return best
+        return self._uphill(at, best, near)[0]  # it was left early, and was on the better way
 
     def _uphill(
         self, at: _At, here: _Begun | _Gaussian | None, near: float
     ) -> tuple[_Gaussian | None, bool]:
-        """Newton's steps, and whether they end as `near` to the largest ELBO."""
+        """Newton's steps, and whether they end as `near` to the largest ELBO.
+
+        Where log p has no curvature to follow, step after step is halved, a dozen solutions each:
+        from where neighbours lead the mode is a better start, and from there what gains nothing
+        has come as far as it will.
+        """
+        foreseen, halved, before = isinstance(here, _Begun), 0, -math.inf
         for _ in range(LIMIT):
             curved = None if here is None else self._curved(at, here.expected)
             if here is None or curved is None:
@@ -174,6 +184,11 @@ class GivenHyperparameters:
                 if self._left(at, here.expected.curvature, new, factor) < least:
                     return new, True
             here = new
+            halved = halved + 1 if step < 1.0 else 0
+            if halved % PATIENCE == 0:
+                if halved and (foreseen or new.bound < before + STUCK):
+                    return new, False
+                before = new.bound
         return (here if isinstance(here, _Gaussian) else None), False
 
     def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: AnyFactor) -> float:
