@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from lowerbound.cost import allowance
+from lowerbound.cost import Stopwatch, allowance
 from lowerbound.errors import (
     BoundReachedError,
     IllConditionedError,
@@ -62,7 +62,7 @@ SEVERAL = 6  # hyperparameters that multiply z, for points
 SPREAD = 4  # starts besides the first, from which other summits are looked for
 FEW = 20  # numbers of all sites
 FARTHEST = 6.0  # sds of a hyperparameter, up to which tails are looked at
-FAR = 0.1  # nats: an evidence known no better is none
+FEW_POINTS = 9  # solves for each hyperparameter after its climb, with which few get by
 LOOKS = 2  # at what the data say of hyperparameters around others
 
 
@@ -104,6 +104,28 @@ class Found:
     surface: AnySurface
     integral: Integral
     bound: float | None = None
+
+
+@dataclass(eq=False)
+class _Pace:
+    """How long the solves of a climb take, over `size` hyperparameters."""
+
+    size: int
+    watch: Stopwatch = field(default_factory=lambda: Stopwatch())
+    first: float = 0.0  # seconds of the first, which compiles
+
+    def foreseen(self, evaluations: int) -> float:
+        """Seconds of what is to come, where even little of it outlasts the fit; else 0.
+
+        The first climb has looked at the curvature by then: all that come are like these.
+        """
+        if evaluations <= 1:
+            self.first = self.watch.own_seconds
+        if evaluations <= self.size + 1:
+            return 0.0
+        each = (self.watch.own_seconds - self.first) / (evaluations - 1)
+        longer = FEW_POINTS * self.size * each
+        return longer if longer > allowance().left else 0.0
 
 
 class Hierarchy(Walking[Found | Chained]):
@@ -196,6 +218,7 @@ class Hierarchy(Walking[Found | Chained]):
             others=others,
             farthest=FARTHEST if self.is_cheap else 0.0,
         )
+        pace = _Pace(len(start))
         while True:
             try:
                 progress = next(rounds)
@@ -209,16 +232,20 @@ class Hierarchy(Walking[Found | Chained]):
                 if reached := sites_at_bounds(self.predictors, last):
                     raise BoundReachedError(reached)
                 yield Standing(Found(surface, last), last.log_evidence)
+            if last is None and points is None and (longer := pace.foreseen(progress.evaluations)):
+                left = allowance().left
+                reason = f"it would take {longer:,.0f} s, where {left:,.0f} s are left"
+                raise PoorIntegralError(self.predictors.theta, reason)
             if allowance().over:
                 if last is None:
                     raise PoorIntegralError(self.predictors.theta, f"it took {allowance().reason}")
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
-        good = (integral.error < FAR or integral.covered) and not (integral.missed and self.is_few)
-        if not integral.enough and (self.is_cheap or not good) and self._may_be_chained:
+        lost = integral.is_lost or (integral.missed and self.is_few)
+        if not integral.enough and (self.is_cheap or lost) and self._may_be_chained:
             return Standing(Found(self.surface, integral), integral.log_evidence)
-        if not (good or self.method.points):
+        if lost and not self.method.points:
             raise PoorIntegralError(self.predictors.theta, str(integral))
         bound, stop = integral.log_evidence, self._stop(integral)
         if self.is_cheap and isinstance(surface, GivenHyperparameters):

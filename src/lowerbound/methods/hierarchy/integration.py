@@ -18,7 +18,13 @@ from lowerbound.family.numerics.pareto import smoothed_weights
 from lowerbound.family.numerics.smoothed import Placed, Smoothed, low_discrepancy
 from lowerbound.family.numerics.surrogate import Frame, Interpolation, interpolate
 from lowerbound.methods.hierarchy.between.tested_by_draws import agrees
-from lowerbound.methods.hierarchy.summits.other_summits import hills, placed_over, together
+from lowerbound.methods.hierarchy.summits.other_summits import (
+    BRIEF,
+    hills,
+    placed_over,
+    together,
+    within,
+)
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.summits.ways_out import tails
 from lowerbound.methods.hierarchy.surface import Solved, Surface
@@ -44,6 +50,7 @@ POOR = 0.35  # efficiency of a proposal that is made anew
 LEAST = 0.1  # efficiency with which an answer is good
 ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
 NODES = 4096  # that masses of cells are summed over
+GAINLESS, FAR = 3.0, 0.1  # times the points that came nearest, and nats, of no evidence at all
 EDGES, HALVED = 2, 4  # points without a value, and how often the way to them is halved
 NARROW = 0.05  # the edge is known as well, in sds
 QUADRATURE = 1e-3  # nats: the error of sums over nodes
@@ -117,6 +124,11 @@ class Integral:
         return light and self.efficiency > LEAST and self.unknown < UNCLEAR
 
     @property
+    def is_lost(self) -> bool:
+        """Whether nothing is known yet: not the evidence, nor where the density is."""
+        return self.error >= FAR and not self.covered
+
+    @property
     def misplaced(self) -> bool:
         """Whether the proposal does not cover the density, so that other points are needed."""
         thin = self.efficiency < POOR or self.k_hat > HEAVY
@@ -159,9 +171,11 @@ def integrate(
 
     climbing = hills(evaluated, [np.asarray(start, float), *others])
     found = yield from told(climbing, lambda _: progress("climb"))
+    climbed = evaluated.taken
     placed, frame = together(found)
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
+    nearest = math.inf, 0  # the least error, and the points that had it
     for places in _rounds(len(start), points, fewest):
         # The points showed late what proposal is good, so that few of them are its own.
         aged = integral is None or integral.misplaced or YOUNG * len(own) >= integral.points
@@ -189,14 +203,18 @@ def integrate(
             agreed = yield from told(trial, lambda _: progress("points"))
             integral = replace(integral, enough=agreed)
             del evaluated.known[known:]
+        if before is not None and integral.error < 0.5 * nearest[0]:
+            nearest = integral.error, count
+        if points is None and integral.is_lost and count >= GAINLESS * nearest[1] > 0:
+            break
         missed = False
         if integral.enough and points is None and count >= fewest:
             if not ways_out:
                 break
             ways_out = False
-            missed = yield from told(
-                _missed(evaluated, integral, farthest, HIGHER), lambda _: progress("tails")
-            )
+            most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
+            looks = _missed(evaluated, integral, farthest, HIGHER, most)
+            missed = yield from told(looks, lambda _: progress("tails"))
             if not missed:
                 break
             integral = _found(evaluated, frame, placed, own, count, integral)
@@ -206,24 +224,25 @@ def integrate(
     assert integral is not None
     if ways_out and points is None and not integral.enough:
         # Weights of draws know nothing of what lies where no point is.
-        missed = yield from told(
-            _missed(evaluated, integral, farthest, MUCH_HIGHER), lambda _: progress("tails")
-        )
+        most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
+        looks = _missed(evaluated, integral, farthest, MUCH_HIGHER, most)
+        missed = yield from told(looks, lambda _: progress("tails"))
         integral = replace(integral, missed=missed)
     return integral
 
 
 def _missed(
-    evaluated: Evaluated, integral: Integral, farthest: float, higher: float
+    evaluated: Evaluated, integral: Integral, farthest: float, higher: float, most: float
 ) -> Generator[Solved, None, bool]:
     """Whether some tail is heavier than is foreseen; if so, its points are kept.
 
-    Yields after every evaluation.
+    Yields after every evaluation, until solves have taken `most` seconds.
     """
     smoothed, known = integral.smoothed, len(evaluated.known)
-    ends = yield from tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
+    walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
+    ends = yield from within(walk, evaluated, most)
     top = evaluated.best.value
-    found = any(_unforeseen(integral, one, top, higher) for one in ends)
+    found = any(_unforeseen(integral, one, top, higher) for one in ends or ())
     if not found:
         del evaluated.known[known:]
     return found

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import numpy as np
 
-from lowerbound.ascent.gaussian_step import RUNNING, Ascent, advance, begin, distance
+from lowerbound.ascent.gaussian_step import RUNNING, SETTLED, Ascent, advance, begin, distance
 from lowerbound.bound.fixed_draws import Estimate, averaged, points
 from lowerbound.cost import allowance
 from lowerbound.errors import ArgumentError
@@ -17,6 +17,7 @@ LIMIT = 200  # iterations for one set of draws
 AGREED = 0.05  # standard deviations by which four times the draws may move the answer
 COARSE = 0.01  # the tolerance of the first draws
 SHARE = 0.1  # of what new draws move the answer by: what is left of that when they have done so
+RESTING, FLAT = 15, 0.05  # iterations that gain no more than this share of the aim squared
 LEAST_DRAWS, MOST_STAGES = 256, 3
 FEWEST_DRAWS, SOME_STEPS = 32, 40  # where a point is dear: draws, and steps that must be affordable
 
@@ -32,15 +33,22 @@ def ascend(
 ) -> Generator[Ascent, None, tuple[Ascent, float, float]]:
     """The ascent over some draws, how far its start was from stationary for them, and its aim.
 
-    The aim is the tolerance, or `share` of that first distance where it is more.
+    The aim is the tolerance, or `share` of that first distance where it is more. Where log p has
+    corners, slopes over some draws never come as near to zero as that: a Gaussian that is off by
+    the aim has half the square of it to gain, and steps that gain far less are of no use.
     """
     state, first, aim = begin(state.loc, state.root), np.inf, tolerance
+    heights: list[float] = []
     for iteration in range(limit):
         found = evaluate(target, draws, state.trial_loc, state.trial_root)
         if iteration == 0 and np.isfinite(found.elbo):
             first = float(distance(found, diagonal))
             aim = max(tolerance, share * min(first, AGREED))
         state = advance(state, found, aim, diagonal)
+        heights.append(state.elbo)
+        rose = heights[-1] - heights[-1 - RESTING] if len(heights) > RESTING else np.inf
+        if state.status == RUNNING and rose < FLAT * aim**2:
+            state = state._replace(status=np.full((), SETTLED))
         yield state
         # The next step is not begun where it would outlast the fit.
         if state.status != RUNNING or target.seconds(len(draws)) >= allowance().left:

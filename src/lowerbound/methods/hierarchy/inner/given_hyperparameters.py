@@ -29,6 +29,7 @@ CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of i
 LIMIT = 60  # steps
 HALVINGS = 12
 IDLE = 2  # steps in a row that were halved and gained next to nothing
+PATIENCE, STUCK = 4, 0.03  # halved steps in a row, and nats that these must gain together
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
@@ -143,9 +144,12 @@ class GivenHyperparameters:
         found, is_near = self._uphill(at, self._foreseen(at, starts), near)
         if is_near:
             return found
-        again, _ = self._uphill(at, self._mode(at), near)
+        again, is_near = self._uphill(at, self._mode(at), near)
         ends = [one for one in (found, again) if one is not None]
-        return max(ends, key=attrgetter("bound"), default=None)
+        best = max(ends, key=attrgetter("bound"), default=None)
+        if best is None or best is again or is_near:
+            return best
+        return self._uphill(at, best, near)[0]  # it was left early, and was on the better way
 
     def _uphill(
         self, at: _At, here: _Begun | _Gaussian | None, near: float
@@ -154,9 +158,11 @@ class GivenHyperparameters:
 
         Where slopes jump, as of |z|, sums over nodes bend like a polygon: a full step crosses some
         of its corners however near the top is, and halved ones creep. What idles there is at the
-        top, as far as nodes tell.
+        top, as far as nodes tell, or where neighbours led it, far from all mass. Where log p has no
+        curvature to follow, step after step is halved, a dozen solutions each: the mode is then a
+        better start, and from there what gains next to nothing has come as far as it will.
         """
-        idle = 0
+        foreseen, halved, idle, before = isinstance(here, _Begun), 0, 0, -math.inf
         for _ in range(LIMIT):
             curved = None if here is None else self._curved(at, here.expected)
             if here is None or curved is None:
@@ -183,8 +189,13 @@ class GivenHyperparameters:
             slow = step < 1.0 and new.bound < here.bound + TOLERANCE
             idle = idle + 1 if slow else 0
             if idle == IDLE:
-                return new, True
+                return new, not foreseen
             here = new
+            halved = halved + 1 if step < 1.0 else 0
+            if halved % PATIENCE == 0:
+                if halved and (foreseen or new.bound < before + STUCK):
+                    return new, False
+                before = new.bound
         return (here if isinstance(here, _Gaussian) else None), False
 
     def _left(self, at: _At, weights: np.ndarray, found: _Gaussian, factor: AnyFactor) -> float:

@@ -99,7 +99,7 @@ class _Pass:
     without: frozenset[int]
     changed: bool = False
     given: list[Value] = field(default_factory=list)
-    count: int = 0
+    numbers: dict[int, int] = field(default_factory=dict)
     owners: list[int] = field(default_factory=list)
     shapes: list[Any] = field(default_factory=list)
     definitions: list[Value] = field(default_factory=list)
@@ -153,8 +153,11 @@ class _Pass:
 
     def _opened(self, one: Any, given: list[Value]) -> list[Value] | None:
         """A loop or a running sum opened; None where it stays as it is."""
-        self.count += 1
-        number, aval = self.count - 1, one.outvars[0].aval
+        # A loop within one that is opened is there once for each step: all are one loop, which has
+        # levels or has none.
+        body = one.params.get("jaxpr", one)
+        number = self.numbers.setdefault(id(body), len(self.numbers))
+        aval = one.outvars[0].aval
         loop: Loop | None = None
         if one.primitive.name == "scan":
             touched = [value.kind != DATA for value in given]

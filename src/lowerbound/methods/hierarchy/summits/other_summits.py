@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from lowerbound.methods.hierarchy.summits.uphill import Evaluated, Summit, climb
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.run.walking import Phase
 
+T = TypeVar("T")
+
 WITHIN, CLOSE = 3.0, 5.0  # sds of a summit, and nats below it, where a climb would end there
 COUNTS = 4.0  # nats by which the mass of a summit may be less than that of the first
 DEEP = 1.0  # nats that a valley between two summits is below both
@@ -30,6 +33,7 @@ TURNS = 3  # climbs, where the sides of a summit are higher
 HIGHER = 0.3  # nats above the summit, where another climb begins
 NODES = 4096  # of each summit, that proposals for all are made of
 PLENTY = 0.1  # of what a fit may take, up to which other summits are looked for
+ASIDE, BRIEF = 3.0, 3.0  # times what the first took, and seconds at least, for all other starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +63,36 @@ def hills(
     """The summits that have mass, the first with the most; yields after every evaluation.
 
     The first start must come to one; from the others, further ones are looked for while there is
-    plenty of time.
+    plenty of time, and for no longer than some times what the first took: far from all mass a
+    solution may take as long as a whole climb near it.
     """
     found: list[Hill] = []
+    most = math.inf
     for start in starts:
-        if found and allowance().spent > PLENTY:
+        if found and (allowance().spent > PLENTY or evaluated.taken > most):
             break
-        known = len(evaluated.known)
-        one = yield from _hill_from(evaluated, start, found)
+        known, before = len(evaluated.known), evaluated.taken
+        one = yield from within(_hill_from(evaluated, start, found), evaluated, most)
+        if not found:
+            most = evaluated.taken + max(ASIDE * (evaluated.taken - before), BRIEF)
         if one is not None:
             found.append(one)
         else:  # a path from far away says nothing of a hill that is known, and bends its surrogate
             del evaluated.known[known:]
     found.sort(key=lambda hill: -hill.log_mass)
     return tuple(hill for hill in found if hill.log_mass > found[0].log_mass - COUNTS)
+
+
+def within(
+    looks: Generator[Solved, None, T], evaluated: Evaluated, most: float
+) -> Generator[Solved, None, T | None]:
+    """What some looks come to; None where solves have taken so many seconds in all before."""
+    phase = Phase(looks)
+    for one in phase:
+        yield one
+        if evaluated.taken > most:
+            return None
+    return phase.outcome
 
 
 def _hill_from(

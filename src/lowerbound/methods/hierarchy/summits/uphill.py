@@ -43,6 +43,7 @@ class Evaluated:
     known: list[Solved] = field(default_factory=list)
     scales: np.ndarray | None = None  # of t, for what is near
     seconds: float = 0.0  # of the last solve
+    taken: float = 0.0  # seconds of all of them
 
     def at(self, t: np.ndarray, *, slope: bool = False) -> Solved:
         """Solve at t; where there is no answer, the value is -inf."""
@@ -70,7 +71,8 @@ class Evaluated:
                     found = list(pool.map(solve, range(len(some))))
             else:
                 found = [solve(number) for number in range(len(some))]
-            self.seconds = (time.perf_counter() - began) / len(some)
+            took = time.perf_counter() - began
+            self.seconds, self.taken = took / len(some), self.taken + took
             self.known += found
             if self.seconds > LARGE:
                 handed_back()

@@ -51,9 +51,18 @@ def opened_loop(
         return Loop(apart.run, apart.levels)
     if scan.is_affine:
         return Loop(scan.as_product)
-    if scan.length * len(scan.body.jaxpr.eqns) <= MOST_UNROLLED:
+    if scan.length * _operations(scan.body.jaxpr) <= MOST_UNROLLED:
         return Loop(scan.unrolled)
     return None
+
+
+def _operations(jaxpr: Any) -> int:
+    """The operations of one step, with those of all steps of the loops in it."""
+    total = 0
+    for one in jaxpr.eqns:
+        looped = one.primitive.name == "scan"
+        total += one.params["length"] * _operations(one.params["jaxpr"].jaxpr) if looped else 1
+    return total
 
 
 def running_sum(params: Mapping[str, Any], shape: Sequence[int], dtype: Any) -> Loop:
