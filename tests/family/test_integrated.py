@@ -22,8 +22,8 @@ from lowerbound.family.densities.integrated import Integrated
 from lowerbound.family.family_records import family_from, family_record
 from lowerbound.family.q import Q
 from lowerbound.family.sparse.elimination import Pattern
-from lowerbound.methods.hierarchy.integration import integrate
-from lowerbound.methods.hierarchy.kept_points import integrated
+from lowerbound.methods.hierarchy.points.integration import integrate
+from lowerbound.methods.hierarchy.points.kept_points import integrated
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.model import trace_model
 from lowerbound.rewrite.coordinates import Coordinates

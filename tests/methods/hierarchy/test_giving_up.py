@@ -21,7 +21,7 @@ from lowerbound.methods.hierarchy import hierarchies
 from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.integrated_value import Integrated
-from lowerbound.methods.hierarchy.integration import MOST, integrate
+from lowerbound.methods.hierarchy.points.integration import MOST, integrate
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits import uphill
 from lowerbound.methods.hierarchy.summits.other_summits import hills

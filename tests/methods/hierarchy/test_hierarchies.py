@@ -20,8 +20,8 @@ from lowerbound.errors import (
     UnknownSiteError,
 )
 from lowerbound.methods.hierarchy.hierarchies import predictors_for, surface_for
-from lowerbound.methods.hierarchy.integration import integrate
-from lowerbound.methods.hierarchy.kept_points import integrated
+from lowerbound.methods.hierarchy.points.integration import integrate
+from lowerbound.methods.hierarchy.points.kept_points import integrated
 from lowerbound.run.problem import Problem
 from tests.methods.hierarchy.written import GROUP, WRITTEN, X, Y
 

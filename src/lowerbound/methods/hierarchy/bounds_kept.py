@@ -8,7 +8,7 @@ import numpy as np
 from numpyro.distributions import constraints
 from scipy.special import ndtr
 
-from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.points.integral import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.rewrite.coordinates import Coordinates
 

@@ -35,10 +35,11 @@ from lowerbound.methods.hierarchy.finding_theta import predictors_of
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface, surface_of
 from lowerbound.methods.hierarchy.integrated_value import Integrated
-from lowerbound.methods.hierarchy.integration import Integral, integrate
-from lowerbound.methods.hierarchy.kept_points import integrated
 from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.places_of_theta import at_scores
+from lowerbound.methods.hierarchy.points.integral import Integral
+from lowerbound.methods.hierarchy.points.integration import integrate
+from lowerbound.methods.hierarchy.points.kept_points import integrated
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved

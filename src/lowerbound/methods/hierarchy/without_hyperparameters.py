@@ -16,7 +16,7 @@ from lowerbound.family.q import Q
 from lowerbound.family.sparse.mixing import Mixing
 from lowerbound.family.sparse.sparse_gaussian import PATTERN, SparseGaussian
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
-from lowerbound.methods.hierarchy.kept_points import mixing_parameters, unmade
+from lowerbound.methods.hierarchy.points.kept_points import mixing_parameters, unmade
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop

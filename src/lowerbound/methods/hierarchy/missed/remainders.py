@@ -21,7 +21,6 @@ from scipy.sparse import csr_array
 from lowerbound.cost import Stopwatch, allowance
 from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.methods.hierarchy.inner.given_hyperparameters import GivenHyperparameters
-from lowerbound.methods.hierarchy.integration import Integral
 from lowerbound.methods.hierarchy.joint_terms import Normals, Root
 from lowerbound.methods.hierarchy.missed.small_groups import (
     FARTHEST,
@@ -30,6 +29,7 @@ from lowerbound.methods.hierarchy.missed.small_groups import (
     left,
     normals,
 )
+from lowerbound.methods.hierarchy.points.integral import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.surface import Solved
 

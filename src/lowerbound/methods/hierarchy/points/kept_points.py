@@ -17,7 +17,7 @@ from lowerbound.family.sparse.mixing import MixedLaw, Mixing
 from lowerbound.methods.hierarchy.between.effect_units import effect_units
 from lowerbound.methods.hierarchy.between.foretelling import Following, following
 from lowerbound.methods.hierarchy.between.known_points import Points, kernel
-from lowerbound.methods.hierarchy.integration import Integral
+from lowerbound.methods.hierarchy.points.integral import Integral
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
 from lowerbound.methods.hierarchy.surface import Solved
