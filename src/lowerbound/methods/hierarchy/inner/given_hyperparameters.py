@@ -28,7 +28,7 @@ TOLERANCE = 3e-4  # nats that a solution may be below the best, which its mean a
 CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of it
 LIMIT = 60  # steps
 HALVINGS = 12
-PATIENCE, STUCK = 4, 0.03  # halved steps in a row, and nats that these must gain together
+PATIENCE, STUCK = 4, 3e-3  # halved steps in a row, and nats that these must gain together
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
