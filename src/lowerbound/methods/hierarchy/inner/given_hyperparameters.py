@@ -29,7 +29,7 @@ CLOSELY = 1e-5  # where the slope is wanted, whose error goes with the root of i
 LIMIT = 60  # steps
 HALVINGS = 12
 IDLE = 2  # steps in a row that were halved and gained next to nothing
-PATIENCE, STUCK = 4, 0.03  # halved steps in a row, and nats that these must gain together
+PATIENCE, STUCK = 4, 3e-3  # halved steps in a row, and nats that these must gain together
 ROUGHLY = 1e-3  # nats, twice, that a mode may be off: it is only a start
 SMALLEST = 1e-10  # of the curvatures that stand in for those that are not positive, relatively
 
