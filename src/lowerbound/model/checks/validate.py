@@ -143,11 +143,21 @@ def check_support(
 
 def _allowed(support: constraints.Constraint, value: np.ndarray) -> np.ndarray:
     """Which values a support has; singles are judged with the rounding that singles have."""
-    possible = np.asarray(support(value))
+    possible = _asked(support, value)
     if possible.all() or value.dtype.kind != "f":
         return possible
     single = value.astype(np.float32)
-    return possible | np.asarray(support(single)) if np.array_equal(single, value) else possible
+    return possible | _asked(support, single) if np.array_equal(single, value) else possible
+
+
+def _asked(support: constraints.Constraint, value: np.ndarray) -> np.ndarray:
+    """What a support says of every event; some of NumPyro 0.21 say one thing of all together."""
+    found = np.asarray(support(value))
+    batch = value.shape[: value.ndim - support.event_dim]
+    if found.all() or found.ndim >= len(batch):
+        return found
+    events = value.reshape(-1, *value.shape[len(batch) :])
+    return np.reshape([bool(np.all(support(one))) for one in events], batch)
 
 
 def describe(support: constraints.Constraint) -> str:
