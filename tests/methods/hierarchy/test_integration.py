@@ -116,7 +116,7 @@ def test_more_points_are_taken_only_for_a_good_proposal_that_was_found_late():
     assert not late.misplaced
     ridge = surfaces.banana(1.0)
     never = ended(integrate(ridge.surface, ridge.start))
-    assert never.points <= 256
+    assert never.points == 192  # given up, as it knows no more than with a third of them
     assert never.misplaced
     assert not never.enough
 
@@ -142,7 +142,7 @@ def test_points_that_are_not_foreseen_may_make_a_good_density(height, enough):
         return replace(found, value=found.value + ripple)
 
     found = ended(integrate(surface, smooth.start))
-    assert found.points >= 256 or found.is_lost
+    assert found.points >= 256 if enough else found.is_lost
     assert found.rough > 0.1
     assert found.enough == enough
     if enough:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,21 +20,16 @@ from jax import Array
 from lowerbound.compiled import jit
 from lowerbound.compiled.host import CALLS, lightly
 from lowerbound.family.numerics.relative import Relative
+from lowerbound.methods.hierarchy import averaged_terms
 from lowerbound.methods.hierarchy.asked_of_terms import Data, Expected, Law
 from lowerbound.methods.hierarchy.joint_terms import (
     Joint,
     Normals,
     Root,
     Rule,
-    averaged,
     covariances,
-    curved_by,
-    in_clusters,
     joint,
-    moved_by,
-    rooted,
     rule,
-    turned_by,
 )
 from lowerbound.methods.hierarchy.reading.flat_program import Name
 from lowerbound.methods.hierarchy.reading.recurring.from_levels import FromLevels
@@ -234,16 +229,30 @@ class Predictors:
         return rule(max(1, self.joint.clusters.shape[1]))
 
     def _expected(self, t: np.ndarray, normals: Normals, narrow: float, nodes: Rule) -> Any:
-        return self.run("expected", self._moments, t, normals, narrow, nodes)
+        return self.run(
+            "expected", partial(averaged_terms.moments, self), t, normals, narrow, nodes
+        )
 
     def by_theta(self, t: np.ndarray, normals: Normals, expected: Expected, law: Law) -> np.ndarray:
         """The derivative by t of the expected log p, with the law of z held fixed."""
         slopes = expected.slope, expected.curvature
-        return np.asarray(self.run("by theta", self._slope, t, normals, slopes, law, self._rule))
+        return np.asarray(
+            self.run(
+                "by theta",
+                partial(averaged_terms.by_theta, self),
+                t,
+                normals,
+                slopes,
+                law,
+                self._rule,
+            )
+        )
 
     def slopes(self, t: np.ndarray, normals: Normals, places: np.ndarray) -> np.ndarray:
         """The derivative of every g by x, at mean + deviation x for each of the places x (n,)."""
-        return np.asarray(self.run("slopes", self._slopes, t, normals, places))
+        return np.asarray(
+            self.run("slopes", partial(averaged_terms.slopes_at, self), t, normals, places)
+        )
 
     def slopes_along(
         self, t: np.ndarray, mean: np.ndarray, beside: Root, places: np.ndarray
@@ -253,7 +262,11 @@ class Predictors:
         What predictors are `beside` this, given x, has roots of their own.
         """
         nodes = rule(self.joint.clusters.shape[1], FEWER)
-        return np.asarray(self.run("along", self._slopes_along, t, mean, beside, places, nodes))
+        return np.asarray(
+            self.run(
+                "along", partial(averaged_terms.slopes_along, self), t, mean, beside, places, nodes
+            )
+        )
 
     def raised(self, t: np.ndarray, mean: np.ndarray, away: np.ndarray) -> np.ndarray:
         """By how much the terms of clusters are larger at mean + away (n, count), (n, c).
@@ -262,7 +275,9 @@ class Predictors:
         """
         nodes, weights = np.polynomial.legendre.leggauss(ALONG)
         way = 0.5 * (nodes + 1.0), 0.5 * weights
-        return np.asarray(self.run("raised", self._raised, t, mean, away, *way))
+        return np.asarray(
+            self.run("raised", partial(averaged_terms.raised, self), t, mean, away, *way)
+        )
 
     # ----------------------------------------------------------------------------------------------
     # What is compiled
@@ -319,87 +334,3 @@ class Predictors:
             env[name] = part.astype(name.dtype)
             begin += name.size
         return jnp.asarray(self._values(self.parts.flat.outputs, env)[0])
-
-    def _slope_in(self, t: Array, data: Data) -> Callable[[Array], Array]:
-        """The gradient of log p in the predictors."""
-        return jax.grad(lambda predictors: self.log_p(t, data, predictors))
-
-    def _moments(
-        self, t: Array, data: Data, normals: Normals, narrow: Array, nodes: Rule
-    ) -> tuple[Array, Array, Array]:
-        mean, deviation, together = normals
-        spread = jnp.maximum(deviation, narrow * (1.0 + jnp.abs(mean)))
-        root = rooted(data.joint, spread, together)
-
-        def at(node: Array) -> tuple[Array, Array, tuple[Array, Array]]:
-            both = jax.value_and_grad(lambda p: self.log_p(t, data, p))
-            value, gradient = both(mean + moved_by(data.joint, root, node))
-            return value, gradient, turned_by(data.joint, -gradient, node)
-
-        # E[g''] = E[g' (eta - mean)] / variance: the derivative of what is averaged, kinks and all.
-        value, gradient, turned = averaged(at, nodes)
-        curvature, alone = curved_by(data.joint, root, turned)
-        wider = 0.5 * jnp.sum(alone * (spread**2 - deviation**2))
-        return value + wider, gradient, curvature
-
-    def _slopes(self, t: Array, data: Data, normals: Normals, places: Array) -> Array:
-        slope = self._slope_in(t, data)
-
-        def at(x: Array) -> Array:
-            return jnp.asarray(normals.deviation * slope(normals.mean + normals.deviation * x))
-
-        return jnp.asarray(jax.lax.map(at, places))
-
-    def _slopes_along(
-        self, t: Array, data: Data, mean: Array, beside: Root, places: Array, nodes: Rule
-    ) -> Array:
-        slope = self._slope_in(t, data)
-        alone = Root(jnp.zeros_like(mean), beside.lower)
-
-        def at(x: Array) -> Array:
-            place = mean + beside.deviation * x
-            expected = averaged(lambda n: slope(place + moved_by(data.joint, alone, n)), nodes)
-            return in_clusters(data.joint, beside.deviation * expected).sum(axis=1)
-
-        return jnp.asarray(jax.lax.map(at, places))
-
-    def _raised(
-        self, t: Array, data: Data, mean: Array, away: Array, shares: Array, weights: Array
-    ) -> Array:
-        slope = self._slope_in(t, data)
-
-        def at(move: Array) -> Array:
-            slopes = jax.vmap(lambda share: slope(mean + share * move))(shares)
-            return in_clusters(data.joint, move * (weights @ slopes)).sum(axis=1)
-
-        return jnp.asarray(jax.lax.map(at, away))
-
-    def _slope(
-        self,
-        t: Array,
-        data: Data,
-        normals: Normals,
-        slopes: tuple[Array, Array],
-        law: Law,
-        nodes: Rule,
-    ) -> Array:
-        slope, curvature = slopes
-        root = rooted(data.joint, normals.deviation, normals.together)
-
-        def at(node: Array) -> Array:
-            place = normals.mean + moved_by(data.joint, root, node)
-            return jnp.asarray(jax.grad(lambda t: self.log_p(t, data, place))(t))
-
-        direct: Array = averaged(at, nodes)
-
-        def moved(t: Array) -> Array:
-            """How the laws of the predictors follow t: their means, and their variances."""
-            if self.is_fixed:
-                return jnp.asarray(slope @ self.lines_at(t, data, law.loc))
-            values = self.entries_at(t, data)[data.joint.entry]
-            means = self.lines_at(t, data, law.loc)
-            first, second, owner = law.pairs
-            products = values[first] * values[second] * law.covariance
-            return jnp.asarray(slope @ means - 0.5 * jnp.sum(curvature[owner] * products))
-
-        return jnp.asarray(direct + jax.grad(moved)(t))

@@ -147,13 +147,15 @@ def _missed(
 ) -> Generator[Solved, None, bool]:
     """Whether some tail is heavier than is foreseen; if so, its points are kept.
 
-    Yields after every evaluation, until solves have taken `most` seconds.
+    Yields after every evaluation, until solves have taken `most` seconds: what was seen until then
+    counts.
     """
     smoothed, known = integral.smoothed, len(evaluated.known)
     walk = tails(evaluated, smoothed.mean, smoothed.covariance, farthest)
     ends = yield from within(walk, evaluated, most)
+    seen = evaluated.known[known:] if ends is None else ends
     top = evaluated.best.value
-    found = any(_unforeseen(integral, one, top, higher) for one in ends or ())
+    found = any(_unforeseen(integral, one, top, higher) for one in seen)
     if not found:
         del evaluated.known[known:]
     return found
