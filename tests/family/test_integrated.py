@@ -183,6 +183,23 @@ def test_the_density_is_that_of_the_draws():
         assert each.mean() == pytest.approx(1.0, abs=5 * each.std() / math.sqrt(len(each)))
 
 
+@pytest.mark.parametrize("laws", [1, 2, 100])
+def test_draws_near_few_anchors_are_weighed_as_any_others(laws):
+    """One factor of each anchor makes draws and their log q, which is that of `log_prob`."""
+    _, family, parameters = found()
+    values, log_q = family.weighed(parameters, 3, 16, laws)
+    assert {name: array.shape[1:] for name, array in values.items()} == {
+        name: array.shape[1:] for name, array in draws(2).items()
+    }
+    assert 1 <= len(log_q) <= 16
+    np.testing.assert_allclose(log_q, family.log_prob(parameters, values), rtol=1e-9)
+    held = family._held(parameters)
+    t, _, _ = family._coordinates(held, values)
+    anchors = np.unique(held.nearest(held.smoothed.placed.inward(t)))
+    assert len(anchors) <= laws
+    assert len(held.anchors) > 2
+
+
 def test_q_is_the_posterior_where_z_is_gaussian_given_theta():
     sample = {name: a[:200] for name, a in draws().items()}
     model = trace_model(slopes, (X, Y), {})

@@ -25,8 +25,9 @@ from lowerbound.result.fitted import Fit
 
 DRAWS = 4
 LIMIT = 0.01  # nats between log p - log q and the ELBO, of densities that are known everywhere
-# Of those that are known at points, and follow these between them: many draws, and their middle.
-BETWEEN, LIMIT_BETWEEN = 16, 0.5
+# Of those that are known at points, and follow these between them: many draws, near few of the
+# points at which z has a law of its own, and their middle.
+BETWEEN, LAWS, LIMIT_BETWEEN = 16, 4, 0.5
 DIGITS = {"float64": 1e-9, "float32": 1e-4}  # of a sum of log densities, to its size
 
 Values = Mapping[str, Any]
@@ -57,9 +58,10 @@ def _drawn(fit: Fit) -> tuple[Values, np.ndarray] | None:
         return _weighed(family, parameters, fit.seed, DRAWS)
     if isinstance(family, Conditioned):
         return _at_nodes(family, parameters, fit.seed)
-    if isinstance(family, SparseGaussian | Integrated):
-        count = BETWEEN if isinstance(family, Integrated) else DRAWS
-        draws = family.sample(parameters, jax.random.key(fit.seed), (count,))
+    if isinstance(family, Integrated):
+        return family.weighed(parameters, fit.seed, BETWEEN, LAWS)
+    if isinstance(family, SparseGaussian):
+        draws = family.sample(parameters, jax.random.key(fit.seed), (DRAWS,))
         return draws, np.asarray(family.log_prob(parameters, draws))
     return None
 

@@ -232,22 +232,40 @@ class HeldPoints:
 
     def given(self, t: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draws of z at rows of t."""
+        return self._drawn(t, rng, False)[0]
+
+    def weighed(self, t: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of z at rows of t, and log q(z | t) of each: with one factor of each anchor."""
+        return self._drawn(t, rng, True)
+
+    def near_few(self, t: np.ndarray, most: int) -> np.ndarray:
+        """The rows of t that are nearest to so many anchors, those with the most rows."""
+        nearest = self.nearest(self.smoothed.placed.inward(t))
+        common = np.argsort(-np.bincount(nearest), kind="stable")[:most]
+        return t[np.isin(nearest, common)]
+
+    def _drawn(
+        self, t: np.ndarray, rng: np.random.Generator, weigh: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         s = self.smoothed.placed.inward(t)
         nearest = self.nearest(s)
         drawn = self.means(s)
-        scales = np.exp(self._log_scales(t, s, nearest))
+        logs = self._log_scales(t, s, nearest)
         size = drawn.shape[1]
+        log_q = -logs.sum(axis=1) - 0.5 * size * math.log(2 * math.pi)
         if not size:
-            return drawn
+            return drawn, log_q
         most = max(1, AT_ONCE // size)
         for anchor in np.unique(nearest):
             own = np.flatnonzero(nearest == anchor)
             law = self.law(int(anchor))
             for start in range(0, len(own), most):
                 some = own[start : start + most]
-                noise = rng.standard_normal((size, len(some))).T
-                drawn[some] += scales[some] * law.coloured(noise)
-        return drawn
+                away = law.coloured(rng.standard_normal((size, len(some))).T)
+                drawn[some] += np.exp(logs[some]) * away
+                if weigh:
+                    log_q[some] += 0.5 * (law.log_det - law.squares(away))
+        return drawn, log_q
 
     def log_given(self, t: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Log q(z | t) of rows."""

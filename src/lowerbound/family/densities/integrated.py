@@ -31,6 +31,7 @@ from lowerbound.rewrite.coordinates import Coordinates
 Parameters = Mapping[str, Any]
 NODES = 10  # of the quadrature of an element that is not Gaussian itself
 DRAWS = 8192  # where its elements are not transformed one by one
+SPARE = 4  # times the draws of theta that are asked for, of which those near few anchors are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,38 +64,63 @@ class Integrated:
         """Independent draws of all sites, with leading axes `shape`."""
         held, rng = self._held(parameters), np.random.default_rng(words(key))
         t = held.smoothed.sample(rng, math.prod(shape))
-        vectors = held.given(t, rng)
         with jax.enable_x64(True):
-            values = self._values(held.outward(t))
-            for name, own in self._parts(self.rest):
-                part = vectors[:, own].reshape((-1, *self._shape(name)))
-                values[name] = self._at(name, part)
-            names = self.coordinates.shapes
-            return {n: values[n].reshape(shape + values[n].shape[1:]) for n in names}
+            values = self._drawn(held, t, held.given(t, rng))
+            return {n: a.reshape(shape + a.shape[1:]) for n, a in values.items()}
+
+    def weighed(
+        self, parameters: Parameters, seed: int, count: int, laws: int
+    ) -> tuple[dict[str, Array], np.ndarray]:
+        """At most `count` draws of all sites and log q of each, near so many anchors.
+
+        A factor of each anchor is most of the cost where z is long: draws near few of them are
+        not from all of q, but log q at each is what `log_prob` says.
+        """
+        held, rng = self._held(parameters), np.random.default_rng(seed)
+        t = held.near_few(held.smoothed.sample(rng, SPARE * count), laws)[:count]
+        with jax.enable_x64(True):
+            vectors, log_given = held.weighed(t, rng)
+            values = self._drawn(held, t, vectors)
+            t, _, volume = self._coordinates(held, values)
+            return values, held.smoothed.log_prob(t) + log_given - volume
 
     def log_prob(self, parameters: Parameters, values: Mapping[str, Array]) -> Array:
         """Log q(theta) + log q(z | theta) of draws; -inf where theta is beyond what was seen."""
         held = self._held(parameters)
         with jax.enable_x64(True):
-            t, volume = self._unconstrained(values, self.sites)
-            count, relative = len(t), held.relative
-            if relative is not None:
-                t, volume = relative.inward(t), volume + relative.log_volume(t)
-            bent = tuple(name for name in self.rest if self._is_bent(name))
-            own = {n: np.asarray(values[n]).reshape(count, -1) for n in self.rest if n not in bent}
-            if bent:
-                inner, more = self._unconstrained(values, bent)
-                volume = volume + more
-                lengths = [math.prod(self._shape(name)) for name in bent]
-                splits = np.split(inner, np.cumsum(lengths)[:-1], axis=1)
-                own |= dict(zip(bent, splits, strict=True))
-            rest = [own[name] for name in self.rest]
-            z = np.concatenate([np.zeros((count, 0)), *rest], axis=1)
+            t, z, volume = self._coordinates(held, values)
             log_theta = held.smoothed.log_prob(t)
             possible = np.isfinite(log_theta)
-            found = np.full(count, -np.inf)
+            found = np.full(len(t), -np.inf)
             found[possible] = log_theta[possible] + held.log_given(t[possible], z[possible])
             return cast(Array, found - volume)  # NumPy's, as all that it is made of
+
+    def _drawn(self, held: HeldPoints, t: np.ndarray, vectors: np.ndarray) -> dict[str, Array]:
+        """All sites, from draws of t and z."""
+        values = self._values(held.outward(t))
+        for name, own in self._parts(self.rest):
+            part = vectors[:, own].reshape((-1, *self._shape(name)))
+            values[name] = self._at(name, part)
+        return {name: values[name] for name in self.coordinates.shapes}
+
+    def _coordinates(
+        self, held: HeldPoints, values: Mapping[str, Array]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The t and z of draws of all sites, and the log volume of the sites by them."""
+        t, volume = self._unconstrained(values, self.sites)
+        count, relative = len(t), held.relative
+        if relative is not None:
+            t, volume = relative.inward(t), volume + relative.log_volume(t)
+        bent = tuple(name for name in self.rest if self._is_bent(name))
+        own = {n: np.asarray(values[n]).reshape(count, -1) for n in self.rest if n not in bent}
+        if bent:
+            inner, more = self._unconstrained(values, bent)
+            volume = volume + more
+            lengths = [math.prod(self._shape(name)) for name in bent]
+            splits = np.split(inner, np.cumsum(lengths)[:-1], axis=1)
+            own |= dict(zip(bent, splits, strict=True))
+        rest = [own[name] for name in self.rest]
+        return t, np.concatenate([np.zeros((count, 0)), *rest], axis=1), volume
 
     def moments(self, parameters: Parameters, site: str) -> tuple[Array, Array]:
         """Mean and variance of one site under q, elementwise, without draws."""
