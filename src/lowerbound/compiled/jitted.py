@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jax
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from lowerbound.compiled.abreast import abreast
 from lowerbound.compiled.convolutions import by_sums, is_double_convolution
@@ -19,6 +20,10 @@ from lowerbound.compiled.unsplit import divided, in_parts, kernels_divide
 from lowerbound.compiled.waiting import interruptibly, settled
 
 _STATIC: Final = ("static_argnums", "static_argnames")
+MOST_PARTS: Final = 64  # programs of one function that are kept as parts of others
+
+# By kind: a program, and the constants that it is given.
+Parts: TypeAlias = "OrderedDict[object, tuple[Callable[..., Any], Sequence[Any]]]"
 
 
 class Jitted:
@@ -42,12 +47,13 @@ class Jitted:
         self._outer: Any = jax.jit(_safe(function, self._inner), **options)
         self._ahead = ahead
         self._seen: set[object] = set()
+        self._parts: Parts = OrderedDict()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The value of the function, compiled on first use for such arguments."""
         leaves, structure = jax.tree.flatten((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            return _part(self._inner, args, kwargs)
+            return _part(self._inner, args, kwargs, known=self._parts)
         kind = structure, *map(_kind, leaves)
         if kind not in self._seen:  # the call finds what was compiled
             interruptibly(self._outer.lower(*args, **kwargs).compile)
@@ -64,6 +70,7 @@ class Jitted:
         self._inner.clear_cache()
         self._outer.clear_cache()
         self._seen.clear()
+        self._parts.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the lowered program, which can be compiled."""
@@ -101,14 +108,25 @@ def _instead(equation: Any, inputs: Sequence[Any]) -> Values:
 
 
 def _part(
-    inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rewriting: Rewriting | None = None
+    inner: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rewriting: Rewriting | None = None,
+    known: Parts | None = None,
 ) -> Any:
     """A jitted function as a part of what is being traced, rewritten where that is to be.
 
-    It keeps nothing of the arrays that it closes over: a part holds copies (`apart`).
+    It keeps nothing of the arrays that it closes over: a part holds copies (`apart`), and is
+    itself kept in `known`, as JAX is made to forget what it has traced.
     """
     leaves, structure = jax.tree.flatten((args, kwargs))
     given = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+    own = [leaves[n] for n in given]
+    kind = None if known is None else _kind_of_part(structure, leaves)
+    if known is not None and kind in known:
+        known.move_to_end(kind)
+        whole_part, consts = known[kind]
+        return whole_part(consts, own)
 
     def call(*values: Any) -> Any:
         filled = list(leaves)
@@ -117,19 +135,47 @@ def _part(
         args, kwargs = jax.tree.unflatten(structure, filled)
         return inner(*args, **kwargs)
 
-    own = [leaves[n] for n in given]
     whole, shapes = jax.make_jaxpr(call, return_shape=True)(*own)
     own_arrays = apart(whole)
     if own_arrays is not whole:
         inner.clear_cache()
-    closed = abreast(own_arrays)
+    closed, form = abreast(own_arrays), jax.tree.structure(shapes)
     if rewriting is not None and rewriting.touches(closed.jaxpr):
         found = rewriting.run(closed.jaxpr, closed.consts, own)
     elif closed is not whole:
+        if known is not None and kind is not None:
+            known[kind] = _by_itself(closed.jaxpr, form), closed.consts
+            if len(known) > MOST_PARTS:
+                known.popitem(last=False)
+            return known[kind][0](closed.consts, own)
         found = jaxpr_as_fun(closed)(*own)
     else:
         return inner(*args, **kwargs)  # traced already
-    return jax.tree.unflatten(jax.tree.structure(shapes), found)
+    return jax.tree.unflatten(form, found)
+
+
+def _by_itself(program: Any, form: Any) -> Callable[..., Any]:
+    """A program whose constants are arguments: traced and lowered once, wherever it is a part."""
+
+    def part(consts: Sequence[Any], own: Sequence[Any]) -> Any:
+        found = jaxpr_as_fun(ClosedJaxpr(program, list(consts)))(*own)
+        return jax.tree.unflatten(form, found)
+
+    return jax.jit(part)
+
+
+def _kind_of_part(structure: Any, leaves: Sequence[Any]) -> object:
+    """What decides which program a part is; None where its arguments cannot tell."""
+    own = [
+        jax.typeof(leaf) if isinstance(leaf, jax.core.Tracer) else (type(leaf), leaf)
+        for leaf in leaves
+    ]
+    kind = jax.config.jax_enable_x64, structure, *own  # type: ignore[attr-defined]
+    try:
+        hash(kind)
+    except TypeError:
+        return None
+    return kind
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Jitted:
