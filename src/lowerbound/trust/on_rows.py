@@ -37,7 +37,8 @@ from lowerbound.trust.against import Against, auxiliary_sites, marginal_of
 from lowerbound.trust.proposals import matched
 
 PARTS, MOST_ROWS = 16, 8192  # parts at least, and rows in one at most
-POINTS = 4096  # of log p that a verdict needs, about
+POINTS, LEAST_POINTS = 4096, 512  # of log p that a verdict needs, about, and that will do
+LEAST_ROWS = 500  # in one part, where larger ones would leave too little time for points
 FEWEST = 4  # parts that tell how parts differ
 CENTRE = 256  # draws of q that its mean is taken from
 SLOPES = 2.0  # the part of the time that goes into slopes is one over this
@@ -178,9 +179,17 @@ def _target(fit: Fit, call: Call, total: int | None, seconds: float) -> tuple[Pa
         raise UnjudgedError("the rows are a stream; pass some of them to lb.check(fit, rows=...)")
     total = max(source.total, total or 0)
     order = np.random.default_rng(fit.seed).permutation(source.total)
-    rows = Rows(source, order, _size(source.total))
-    first = trace_batch(fit.original, opened, plan, rows.part(0))
-    target = target_for(_global(first, total / rows.size))
+
+    def of_size(size: int) -> tuple[Rows, Target]:
+        rows = Rows(source, order, size)
+        first = trace_batch(fit.original, opened, plan, rows.part(0))
+        return rows, target_for(_global(first, total / size))
+
+    rows, target = of_size(_size(source.total))
+    affordable = seconds / (FEWEST * LEAST_POINTS * target.ordinary)
+    smaller = max(int(affordable * rows.size), LEAST_ROWS)
+    if smaller < rows.size:
+        rows, target = of_size(smaller)
     few = min(FEWEST, rows.count)
     used = int(np.clip(seconds / (POINTS * target.ordinary), few, rows.count))
     own = {f.name: getattr(target, f.name) for f in fields(Target)}

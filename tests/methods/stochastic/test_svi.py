@@ -194,7 +194,7 @@ def test_a_fit_stops_when_its_monitor_has_settled(monitor, what):
     assert fit.stop_reason.startswith("converged: relative gain ")
     assert fit.stop_reason.endswith(
         f" of the {what} over the last 4 evaluations, at step {steps}, is within the tolerance "
-        "0.0001"
+        "0.0001; then a full step on all rows"
     )
     check_history(fit, 40, held_out=monitor is not None)
 

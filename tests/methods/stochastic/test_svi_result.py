@@ -113,7 +113,8 @@ def test_explain_prints_the_plan_of_the_fit(fitted, capsys):
     assert text in str(memoized)
     method = lb.SVI(batch_size=100, details=lb.Details(sampling="uniform"))
     uniform = lb.explain(mixture, x, K=3, method=method)
-    assert "SVI draws 100 of 240 rows uniformly, scaled by 2.4; step adaptive." in str(uniform)
+    text = "SVI draws 100 of 240 rows uniformly, scaled by 2.4; step adaptive, then full ones"
+    assert text in str(uniform)
 
 
 def test_summary_and_draws(fitted):

@@ -63,7 +63,8 @@ class SVI(Method):
     """Stochastic variational inference (alg:svi): natural gradients from minibatches of rows.
 
     batch_size: rows per step; by default 8192, or all where there are fewer.
-    steps: stop after this many; by default when `monitor` has settled.
+    steps: stop after this many; by default when `monitor` has settled, and then take full steps on
+        all rows, as far as the run has read as many.
     delay, forgetting: step t = 0, 1, ... is (t + delay)^-forgetting, with forgetting in (0.5, 1];
         forgetting="adaptive" takes the step from the noise of the gradients.
     plate: the plate of the rows, where several could be it.

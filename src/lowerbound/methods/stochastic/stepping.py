@@ -13,9 +13,10 @@ from lowerbound.ascent import State
 from lowerbound.methods.coordinate.progress import host
 from lowerbound.methods.stochastic.ahead import Ahead
 from lowerbound.methods.stochastic.batched import SVI
-from lowerbound.methods.stochastic.lap import Total, lap_total
+from lowerbound.methods.stochastic.lap import Total, elbo_terms, lap_total
 from lowerbound.methods.stochastic.on_batches import OnBatches, planned_on_batches
 from lowerbound.methods.stochastic.opened import Reading
+from lowerbound.methods.stochastic.passes import MOST_PASSES, SETTLED, optimum
 from lowerbound.methods.stochastic.shared_factors import Before
 from lowerbound.methods.stochastic.steps import (
     NOTHING,
@@ -31,6 +32,7 @@ from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.posterior import History
 from lowerbound.run.planned import Info, Planned, Trace
 from lowerbound.run.problem import Problem
+from lowerbound.source import Batches
 
 PATIENCE = 4  # evaluations over which the gain is measured
 
@@ -53,6 +55,7 @@ class Stepping(OnBatches[Run]):
         batches = reading.batches
         clock = self.clock = Clockwork.of(batches.total, batches.size, method.steps)
         self.total, self.pace = clock.limit, (clock.chunk, clock.chunk)
+        self._summed: Total | None = None
         self.ahead = Ahead(
             lambda step: batches.chunks(step, clock.chunk, clock.limit, (clock.every,))
         )
@@ -67,6 +70,7 @@ class Stepping(OnBatches[Run]):
         return (
             f"draws {batches.size:,} of {batches.total:,} rows {kind}, scaled by "
             f"{batches.total / batches.size:.6g}; step {step}"
+            + ("" if method.steps else ", then full ones on all rows")
         )
 
     @cached_property
@@ -80,7 +84,9 @@ class Stepping(OnBatches[Run]):
         return Run(first_carry(self.setting.batch, schedule, self.first_state()))
 
     def step(self, state: Run, until: int) -> tuple[Run, Info]:
-        """A chunk of steps; where it ends changes no number."""
+        """A chunk of steps, which changes no number by where it ends; or a pass over all rows."""
+        if state.why:
+            return self._passed(state)
         batch, clock, batches = self.setting.batch, self.clock, self.reading.batches
         inputs = batch.inputs(self.ahead.take(state.done, until))
         steps = len(next(iter(inputs.values())))
@@ -96,7 +102,51 @@ class Stepping(OnBatches[Run]):
             latest = values[0] if self.score is None else self.score(host(self._result(new)))
             new = replace(new, bounds=NOTHING, watched=np.append(new.watched, latest))
         stop = self._stop(new) if values else None
+        if stop is not None and stop.converged and self._ends_with_passes(new):
+            last = self._result(new)
+            carry = new.carry._replace(state=last)
+            new, stop = replace(new, carry=carry, why=stop.text), None
         return new, Info(new.done, np.asarray(values), self._text(new), stop)
+
+    # -- full steps -------------------------------------------------------------------------------
+
+    def _ends_with_passes(self, state: Run) -> bool:
+        """Whether as many rows as there are have been read, and nobody said how many to read."""
+        batches = self.reading.batches
+        return self.method.steps is None and state.done * batches.size >= batches.total
+
+    @cached_property
+    def _all_rows(self) -> Batches:
+        """The rows in passes: those set aside to stop by have done their work by then."""
+        batches = self.reading.batches
+        return replace(batches, held_out=0) if self.method.monitor == "auto" else batches
+
+    def _passed(self, state: Run) -> tuple[Run, Info]:
+        """A pass over all rows, and the optimum of the global factors for what it has summed."""
+        total = self._lap(state.carry.state)
+        before = sum(elbo_terms(total, state.carry.state).values())
+        last, bound = optimum(total, state.carry.state)
+        carry, passes = state.carry._replace(state=last), state.passes + 1
+        new, gain = replace(state, carry=carry, passes=passes), bound - before
+        alone = not self.setting.batch.rows.local
+        stop = None
+        if alone or gain <= SETTLED or passes >= MOST_PASSES:
+            kind = "a full step" if passes == 1 else f"{passes} full steps"
+            left = "" if alone else f", the last of which gained {gain:.2g} nats"
+            stop = Stop(True, f"{state.why}; then {kind} on all rows{left}")
+        return new, Info(state.done, np.zeros(0), f"ELBO {bound:.6g}", stop)
+
+    def _lap(self, state: State) -> Total:
+        """Sums over all rows at some global factors; kept where they are the same at any."""
+        if self._summed is not None:
+            return self._summed
+        weighted, where = self.setting.weighted(), self.reading.where
+        found = lap_total(weighted, self._all_rows.lap(), self.setting.share, state, where)
+        if not self.setting.batch.rows.local:
+            self._summed = found
+        return found
+
+    # -- the end ----------------------------------------------------------------------------------
 
     def _text(self, state: Run) -> str:
         if not len(state.watched):
@@ -127,7 +177,7 @@ class Stepping(OnBatches[Run]):
 
     def _result(self, state: Run) -> State:
         """The global factors that the run would return now: the last ones, or their average."""
-        if self.method.details.average:
+        if self.method.details.average and not state.why:
             return averaged(self.setting.batch, state.carry)
         return state.carry.state
 
@@ -140,7 +190,8 @@ class Stepping(OnBatches[Run]):
         held_out = state.watched if self.judged else np.zeros(0)
         rows = self.reading.batches.size * ends
         history = History(trace.values, trace.seconds, held_out, rows)
-        return self.answer(last, self._total(state.done, last), history, state.done, stop)
+        total = self._lap(last) if state.why else self._total(state.done, last)
+        return self.answer(last, total, history, state.done, stop)
 
     def _total(self, done: int, state: State) -> Total:
         """Sums over all rows; over as many as the run has seen where that is fewer."""

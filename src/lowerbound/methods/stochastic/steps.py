@@ -46,6 +46,8 @@ class Run:
     done: int = 0
     watched: np.ndarray = field(default_factory=lambda: np.zeros(0))  # one value an evaluation
     bounds: Any = NOTHING  # the sum of noisy ELBOs since the last evaluation
+    why: str = ""  # small steps are over, and full ones taken
+    passes: int = 0  # of these
 
     def document(self) -> dict[str, Any]:
         """Arrays and plain values."""
@@ -59,6 +61,8 @@ class Run:
             "done": self.done,
             "watched": self.watched,
             "bounds": host(self.bounds),
+            "why": self.why,
+            "passes": self.passes,
         }
 
     @classmethod
