@@ -220,7 +220,7 @@ def test_intercept_and_slope_of_a_level_are_one_block():
 
 def test_what_is_not_solved_is_an_error(monkeypatch):
     """Two steps, begun anew twice, do not solve for levels of very different sizes."""
-    monkeypatch.setattr(implicit, "_steps", lambda vectors: 2)
+    monkeypatch.setattr(implicit, "steps_for", lambda vectors: 2)
     monkeypatch.setattr(implicit, "RESTARTS", 2)
     pattern, precision = made(three_factors)
     factor = pattern.factor(values_of(pattern, precision))

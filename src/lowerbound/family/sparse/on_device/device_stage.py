@@ -1,12 +1,9 @@
-"""A stage whose rest is implicit, on an accelerator: all that is as large as the border W.
-
-Blocks D are factored, D = L L', and W = L^-1 B is held twice, by the blocks and by the columns that
-they meet, so that W v and W' u are both sums of `Chunks`. What is as small as the rest is left to
-the host: directions solved exactly, Lanczos' bases, preconditioners. Everything is in float64.
-"""
+"""The fronts of a stage laid out on an accelerator, and the factors of matrices."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,11 +12,13 @@ import jax
 import numpy as np
 
 from lowerbound.family.numerics.orders import order_of
-from lowerbound.family.sparse import device_kernels as kernels
-from lowerbound.family.sparse.device_kernels import Done, Layout, Piecewise, Together
+from lowerbound.family.sparse.deflated import closed, deflated, inverse_of, opened
 from lowerbound.family.sparse.fronts import Reduced
-from lowerbound.family.sparse.implicit import Implicit, ImplicitFactor
-from lowerbound.family.sparse.twins import Twins
+from lowerbound.family.sparse.implicit import PROBES, Implicit, ImplicitFactor, steps_for
+from lowerbound.family.sparse.on_device import device_kernels as kernels
+from lowerbound.family.sparse.on_device.device_border import DeviceBorder, jitted, room_for, spanned
+from lowerbound.family.sparse.on_device.device_kernels import Done, Layout, Piecewise, Together
+from lowerbound.family.sparse.twins import Scheme
 from lowerbound.family.sparse.uneven_sums import Chunks
 
 if TYPE_CHECKING:
@@ -41,10 +40,18 @@ class DeviceStage:
     layouts: tuple[Layout, ...]
     together: tuple[tuple[Together, ...], ...]  # of each layout, of each size of twins
     own: Piecewise  # P_RR by rows
+    scheme: Scheme
+    kept: Any  # entries that are left
+    kept_values: Any  # of pairs of them
+
+    @cached_property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """What is eliminated, (b, n) of each layout."""
+        return tuple(np.asarray(layout.members) for layout in self.layouts)
 
     @classmethod
     def of(cls, stage: Stage) -> DeviceStage:
-        """Lay out the fronts of a stage whose rest is implicit."""
+        """Lay out the fronts of a stage whose rest is implicit, and have programs compiled."""
         rest = stage.rest
         assert isinstance(rest, Implicit)
         sizes = sorted({len(front.members) for front in stage.fronts})
@@ -61,89 +68,61 @@ class DeviceStage:
         order = order_of(rows)
         chunks = Chunks.of(rows[order], rest.size)
         own = _piecewise(chunks, source[order][None], meets[order], rest.count)
+        parts = layouts, together, own, stage.scheme, stage.kept, stage.own_from
         with jax.enable_x64(True):
-            placed = jax.device_put((layouts, together, own))  # which compiles nothing
-        return cls(stage, *placed)
+            placed = cls(stage, *jax.device_put(parts))  # which compiles nothing
+            placed._prepare()
+        return placed
 
-    @cached_property
-    def members(self) -> tuple[np.ndarray, ...]:
-        """What is eliminated, (b, n) of each layout."""
-        return tuple(np.asarray(layout.members) for layout in self.layouts)
+    def border(self, done: tuple[Done, ...], values: Any) -> DeviceBorder:
+        """Of a matrix whose blocks are eliminated."""
+        return DeviceBorder(self.layouts, done, self.own, values, self.together, self.scheme)
 
     def factor(self, values: np.ndarray) -> DeviceFactor | None:
         """Of the matrix with these values; None where it is not positive definite."""
-        stage, rest = self.stage, self.stage.rest
+        rest = self.stage.rest
         assert isinstance(rest, Implicit)
         with jax.enable_x64(True):
-            done, log_det = kernels.jitted(kernels.eliminated)(self.layouts, values)
-            own = values[stage.own_from]
-            border = DeviceBorder(self, done, jax.device_put(np.append(own, 0.0)))
-            if not np.isfinite(log_det):
-                return None
-        found = rest.factor(own, border, stage.twins)
-        if found is None or not np.isfinite(found.log_det):
+            found = jitted(kernels.eliminated)(self.layouts, self.kept_values, values)
+        done, own, log_det = found
+        border = self.border(done, own)
+        factor = rest.factor(border)
+        if factor is None:
             return None
-        return DeviceFactor(values, border, found, float(log_det) + found.log_det)
+        total = float(log_det) + factor.log_det
+        return DeviceFactor(self, values, border, factor, total) if math.isfinite(total) else None
 
+    def _prepare(self) -> None:
+        """Compile, side by side, what a factor, its variances and a solution take."""
 
-@dataclass(frozen=True, eq=False)
-class DeviceBorder:
-    """W, and P_RR."""
+        def shape(*sizes: int) -> Any:
+            return jax.ShapeDtypeStruct(sizes, np.float64)
 
-    laid: DeviceStage
-    done: tuple[Done, ...]
-    own: Any  # values of P_RR, and 0
+        def prepared(function: Any, *args: Any) -> Any:
+            return jitted(function).prepare(*args)
 
-    def _run(self, function: Any, *args: Any) -> np.ndarray:
-        with jax.enable_x64(True):
-            return np.asarray(kernels.jitted(function)(self.laid.layouts, self.done, *args))
+        def spanned_from(one: Any, start: Any) -> tuple[Any, Any]:
+            program = spanned(room_for(start, steps_for(start)))
+            span = prepared(program, one, start, shape())
+            return span.basis, shape(*span.diagonal.shape)
 
-    def times(self, vectors: np.ndarray) -> np.ndarray:
-        """(P_RR - W' W) v."""
-        return self._run(kernels.complement, self.laid.own, self.own, vectors)
-
-    def within(self, twins: Twins) -> np.ndarray:
-        """W' W within blocks of twins, (b, b, n)."""
-        number = next(n for n, one in enumerate(self.laid.stage.twins) if one is twins)
-        together = tuple(one[number] for one in self.laid.together)
-        like = np.zeros(twins.members.shape[1])
-        return self._run(kernels.twin_products, together, like)
-
-    def forward(self, rhs: np.ndarray) -> tuple[Any, np.ndarray]:
-        """L^-1 rhs of what is eliminated, and W' of it."""
-        with jax.enable_x64(True):
-            halves, left = kernels.jitted(kernels.forward)(
-                self.laid.layouts, self.done, rhs, np.zeros(len(self.laid.stage.kept))
-            )
-        return halves, np.asarray(left)
-
-    def members(self, vectors: np.ndarray) -> Any:
-        """Of vectors, what is eliminated."""
-        return tuple(vectors[members] for members in self.laid.members)
-
-    def backward(self, halves: Any, left: np.ndarray) -> np.ndarray:
-        """The whole of a solution: L'^-1 (halves - W left), and what is left."""
-        return self._run(kernels.backward, halves, left, self.laid.stage.kept)
-
-    def variances(self, found: ImplicitFactor) -> np.ndarray:
-        """The diagonal of P^-1, (d,), from C^-1 + L Q L' of what is left."""
-        stage, inverse = self.laid.stage, found.inverse
-        given = inverse.blocks, inverse.columns, inverse.middle
-        with jax.enable_x64(True):
-            parts = kernels.jitted(kernels.variances)(
-                self.laid.layouts, self.done, self.laid.together, given
-            )
-        out = np.empty(len(stage.diagonal))
-        out[stage.kept] = inverse.diagonal
-        for members, part in zip(self.laid.members, parts, strict=True):
-            out[members] = np.asarray(part)
-        return out
+        eliminated = self.layouts, self.kept_values, shape(self.stage.count)
+        done, own, _ = prepared(kernels.eliminated, *eliminated)
+        one, probes, _ = prepared(deflated, self.border(done, own))
+        basis = spanned_from(one, probes)
+        where = self.layouts, done, self.kept
+        halves, left = prepared(kernels.forward, *where, shape(len(self.stage.diagonal), 1))
+        inside, goal, found = prepared(opened, one, left)
+        left = prepared(closed, one, inside, found, *spanned_from(one, goal))
+        prepared(kernels.backward, *where, halves, left)
+        prepared(kernels.variances, *where, self.together, prepared(inverse_of, one, *basis))
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceFactor(Reduced):
     """P = L L', what a `Factor` is on the host."""
 
+    laid: DeviceStage
     values: np.ndarray
     border: DeviceBorder
     rest: ImplicitFactor
@@ -151,32 +130,50 @@ class DeviceFactor(Reduced):
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """P^-1 rhs, (d,) or (d, k)."""
-        rhs = np.asarray(rhs, np.float64)
-        if rhs.ndim == 1:
-            return self.solve(rhs[:, None])[:, 0]
-        halves, met = self.border.forward(rhs)
-        left = self.rest.solve(rhs[self.border.laid.stage.kept] - met)
-        return self.border.backward(halves, left)
+        return _in_parts(self._solved, np.asarray(rhs, np.float64))
 
     def coloured(self, normals: np.ndarray) -> np.ndarray:
         """L'^-1 normals, (d,) or (d, k): of covariance P^-1 where those are standard normal."""
-        normals = np.asarray(normals, np.float64)
-        if normals.ndim == 1:
-            return self.coloured(normals[:, None])[:, 0]
-        left = self.rest.coloured(normals[self.border.laid.stage.kept])
-        return self.border.backward(self.border.members(normals), left)
+        return _in_parts(self._coloured, np.asarray(normals, np.float64))
 
     def variance(self) -> np.ndarray:
         """The diagonal of P^-1, (d,)."""
-        return self.border.variances(self.rest)
+        return np.asarray(self._run(kernels.variances, self.laid.together, self.rest.inverse))
+
+    def _run(self, function: Any, *args: Any) -> Any:
+        where = self.border.layouts, self.border.done, self.laid.kept
+        return self.border.run(function, *where, *args)
+
+    def _solved(self, rhs: np.ndarray) -> np.ndarray:
+        halves, left = self._run(kernels.forward, rhs)
+        return np.asarray(self._run(kernels.backward, halves, self.rest.solve(left)))
+
+    def _coloured(self, normals: np.ndarray) -> np.ndarray:
+        left = self.rest.coloured(normals[self.laid.stage.kept])
+        halves = tuple(normals[members] for members in self.laid.members)
+        return np.asarray(self._run(kernels.backward, halves, left))
 
     @cached_property
     def _on_host(self) -> Any:
-        return self.border.laid.stage.factor_on_host(self.values)
+        return self.laid.stage.factor_on_host(self.values)
 
     def covariance(self) -> np.ndarray:
         """P^-1 at the entries of the pattern, in their order, by the host."""
         return np.asarray(self._on_host.covariance())
+
+
+def _in_parts(function: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
+    """Of columns (d, k), one or so many at a time that programs of two widths do; or of one (d,)."""
+    if vectors.ndim == 1:
+        return function(vectors[:, None])[:, 0]
+    count = vectors.shape[1]
+    if count == 1:
+        return function(vectors)
+    padded = np.pad(vectors, [(0, 0), (0, -count % PROBES)])
+    parts = range(0, padded.shape[1], PROBES)
+    found = [np.zeros((len(vectors), 0))]
+    found += [function(padded[:, at : at + PROBES]) for at in parts]
+    return np.concatenate(found, axis=1)[:, :count]
 
 
 # --------------------------------------------------------------------------------------------------
