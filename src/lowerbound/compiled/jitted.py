@@ -63,7 +63,7 @@ class Jitted:
         leaves, structure = jax.tree.flatten((args, kwargs))
         lowered = self._outer.lower(*args, **kwargs)
         self._begun((structure, *map(_kind, leaves)), lambda: lowered)
-        return jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), lowered.out_info)
+        return jax.tree.map(_shape, lowered.out_info)
 
     def _await(self, kind: object, lowered: Callable[[], Any]) -> None:
         """Until it is compiled, by this thread or by another."""
@@ -114,6 +114,10 @@ def _only(compilation: Callable[[], object]) -> None:
 
 def _failed(future: Future[None]) -> bool:
     return future.done() and future.exception() is not None
+
+
+def _shape(one: Any) -> Any:
+    return jax.ShapeDtypeStruct(one.shape, one.dtype)  # type: ignore[no-untyped-call]
 
 
 def _kind(leaf: Any) -> object:

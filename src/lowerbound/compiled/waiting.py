@@ -31,13 +31,13 @@ _asked: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 _pressed = threading.Event()
-_running: Final[set[Future[Any]]] = set()
+running: Final[set[Future[Any]]] = set()  # in threads of their own
 
 
 @atexit.register
 def _end() -> None:
     """A thread that is within XLA as Python ends aborts the process: it is given some time."""
-    wait(list(_running), _AT_EXIT)
+    wait(list(running), _AT_EXIT)
 
 
 def _interrupts_come_here() -> bool:
@@ -80,7 +80,7 @@ def interruptibly(function: Callable[[], R]) -> R:
 def started(function: Callable[[], R], found: Future[R] | None = None) -> Future[R]:
     """What a function will return or raise: it runs in a thread of its own."""
     found = Future() if found is None else found
-    _running.add(found)
+    running.add(found)
 
     def run() -> None:
         try:
@@ -88,7 +88,7 @@ def started(function: Callable[[], R], found: Future[R] | None = None) -> Future
         except BaseException as error:  # it is raised where the result is asked for
             found.set_exception(error)
         finally:
-            _running.discard(found)
+            running.discard(found)
 
     threading.Thread(target=run, name="lowerbound-wait", daemon=True).start()
     return found

@@ -35,7 +35,7 @@ class Preconditioned(NamedTuple):
     border: Any
     inverses: tuple[Any, ...]  # (b, b, n): R^-1 of the blocks
 
-    def __call__(self, vectors: Any) -> Any:
+    def times(self, vectors: Any) -> Any:
         """M v."""
         return self.forward(self.border.times(self.back(vectors)))
 
@@ -68,9 +68,9 @@ class Deflated(NamedTuple):
         rest = self.off(self.off(vectors))
         return xp.where(_norms(rest) > _ROUNDING * _norms(vectors), rest, 0.0)
 
-    def __call__(self, vectors: Any) -> Any:
+    def times(self, vectors: Any) -> Any:
         """N v."""
-        return self.off(self.whole(vectors) - self.half.T @ (self.half @ vectors))
+        return self.off(self.whole.times(vectors) - self.half.T @ (self.half @ vectors))
 
     def joined(self, vectors: Any) -> Any:
         """J v = v - V (V'MV)^-1 V'M v, which is M-orthogonal to V."""
@@ -98,7 +98,7 @@ def deflated(border: Any) -> tuple[Deflated, Any, Any]:
     whole = Preconditioned(border, tuple(inverses))
     turned = whole.forward(blockwise(scheme, blocks, scheme.coarse))  # R' Z
     basis = xp.linalg.solve(_root(turned.T @ turned), turned.T).T
-    ahead = whole(basis)
+    ahead = whole.times(basis)
     inner = basis.T @ ahead
     lower = _root(0.5 * (inner + inner.T))
     root = xp.linalg.inv(lower)
@@ -138,7 +138,7 @@ def improved(one: Deflated, goal: Any, found: Any, basis: Any, weights: Any) -> 
     """A solution x of N x = goal with a step more, what is left of the goal, and how much of it."""
     xp = goal.__array_namespace__()
     found = found + combined(basis, weights)
-    rest = one.begun(goal - one(found))
+    rest = one.begun(goal - one.times(found))
     return found, rest, xp.max(_norms(rest) / xp.maximum(_norms(goal), 1e-300))
 
 

@@ -203,7 +203,7 @@ class HostBorder:
 
     def space(self, one: Deflated, start: Any, tolerance: float, most: int) -> Krylov | None:
         """The bases of N from a start."""
-        return lanczos(one, start, tolerance, most)
+        return lanczos(one.times, start, tolerance, most)
 
 
 @dataclass(frozen=True, eq=False)

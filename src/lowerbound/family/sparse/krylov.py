@@ -112,7 +112,9 @@ def advanced(
     return found, State(vector, length, pivot, product * length)
 
 
-def lanczos(operator: Function, start: np.ndarray, tolerance: float, most: int) -> Krylov | None:
+def lanczos(
+    operator: Callable[[Any], Any], start: np.ndarray, tolerance: float, most: int
+) -> Krylov | None:
     """Bases in which N x = u is solved to a relative residual, or of `most` vectors.
 
     `operator` gives N of columns (n, k). None where N turns out not to be positive definite.

@@ -136,7 +136,7 @@ def _stepped(one: Deflated, span: Span, tolerance: Any) -> Span:
             return vectors - jnp.sum(span.basis * inside[:, None], axis=0)
 
         assert span.state is not None
-        found, state = advanced(one(span.state.vector), span.state, span.norms, without)
+        found, state = advanced(one.times(span.state.vector), span.state, span.norms, without)
         return Span(
             span.basis.at[span.steps + 1].set(state.vector, mode="drop"),
             span.diagonal.at[span.steps].set(found.diagonal),

@@ -96,7 +96,7 @@ class DeviceStage:
         """Compile, side by side, what a factor, its variances and a solution take."""
 
         def shape(*sizes: int) -> Any:
-            return jax.ShapeDtypeStruct(sizes, np.float64)
+            return jax.ShapeDtypeStruct(sizes, np.float64)  # type: ignore[no-untyped-call]
 
         def prepared(function: Any, *args: Any) -> Any:
             return jitted(function).prepare(*args)
@@ -163,7 +163,7 @@ class DeviceFactor(Reduced):
 
 
 def _in_parts(function: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
-    """Of columns (d, k), one or so many at a time that programs of two widths do; or of one (d,)."""
+    """Of columns (d, k), or of one (d,), so many at a time that programs of two widths do."""
     if vectors.ndim == 1:
         return function(vectors[:, None])[:, 0]
     count = vectors.shape[1]
