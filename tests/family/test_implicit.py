@@ -192,7 +192,7 @@ def test_bases_are_those_of_the_host(width, room, monkeypatch):
         start[:, 1] = 0.0
     start = operators[0].begun(start)
     for tolerance, most in ((1e-8, 40), (1e-8, 5), (0.5, 40)):
-        host, device = (one.whole.border.space(one, start, tolerance, most) for one in operators)
+        host, device = (one.border.space(one, start, tolerance, most) for one in operators)
         steps = len(host.diagonal)
         assert len(device.diagonal) == steps <= most
         assert device.residual == pytest.approx(host.residual, rel=1e-5)
@@ -210,7 +210,7 @@ def test_bases_are_those_of_the_host(width, room, monkeypatch):
 def test_a_basis_ends_where_there_is_nothing_more(monkeypatch):
     pattern, precision = made(uneven)
     for one in both(pattern, values_of(pattern, precision), monkeypatch):
-        space = one.whole.border.space(one, np.zeros((pattern.last.size, 2)), 1e-8, 40)
+        space = one.border.space(one, np.zeros((pattern.last.size, 2)), 1e-8, 40)
         assert (len(space.diagonal), space.residual) == (1, 0.0)
         assert not np.asarray(combined(space.basis, space.weights(np.sqrt))).any()
 
@@ -223,13 +223,13 @@ def test_no_basis_where_not_positive_definite(monkeypatch):
     rows, columns = pattern.last.rows, pattern.last.columns
     less = np.append(40.0 * (rows == columns), 0.0)
     start = host.begun(np.random.default_rng(3).normal(size=(size, 8)))
-    border = host.whole.border
+    border = host.border
     low = replace(border, own=pattern.last.whole(border.values[:-1] - less[:-1]))
-    host = host._replace(whole=host.whole._replace(border=low))
-    border = device.whole.border
+    host = host._replace(border=low)
+    border = device.border
     low = border._replace(values=np.asarray(border.values) - less)
-    device = device._replace(whole=device.whole._replace(border=low))
-    assert [one.whole.border.space(one, start, 1e-8, 40) for one in (host, device)] == [None, None]
+    device = device._replace(border=low)
+    assert [one.border.space(one, start, 1e-8, 40) for one in (host, device)] == [None, None]
 
 
 def test_an_accelerator_compiles_a_part_once(monkeypatch):

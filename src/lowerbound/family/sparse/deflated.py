@@ -52,11 +52,17 @@ class Preconditioned(NamedTuple):
 class Deflated(NamedTuple):
     """N, off the directions V that are solved exactly."""
 
-    whole: Preconditioned
+    border: Any
+    inverses: tuple[Any, ...]  # (b, b, n): R^-1 of the blocks
     basis: Any  # V
     ahead: Any  # M V
     root: Any  # L^-1 of V'MV = L L'
     half: Any  # L^-1 V'M, (k, q)
+
+    @property
+    def whole(self) -> Preconditioned:
+        """M."""
+        return Preconditioned(self.border, self.inverses)
 
     def off(self, vectors: Any) -> Any:
         """Without their part in V."""
@@ -83,8 +89,11 @@ def _norms(vectors: Any) -> Any:
     return xp.sqrt(xp.sum(vectors**2, axis=0))
 
 
-def deflated(border: Any) -> tuple[Deflated, Any, Any]:
-    """N, the probes off V, and log |C| + log |V'MV| + tr (N - I), NaN where S is indefinite."""
+def deflated(border: Any) -> tuple[tuple[Any, ...], Any, Any]:
+    """N but for the border, the probes off V, and log |C| + log |V'MV| + tr (N - I).
+
+    That is NaN where S turns out not to be positive definite. A border that is returned is copied.
+    """
     scheme: Scheme = border.scheme
     xp = scheme.coarse.__array_namespace__()
     blocks, inverses, log_det = [], [], 0.0
@@ -97,24 +106,15 @@ def deflated(border: Any) -> tuple[Deflated, Any, Any]:
         log_det = log_det + size
     whole = Preconditioned(border, tuple(inverses))
     turned = whole.forward(blockwise(scheme, blocks, scheme.coarse))  # R' Z
-    basis = xp.linalg.solve(_root(turned.T @ turned), turned.T).T
+    basis = turned @ border.inverse_root(turned.T @ turned).T
     ahead = whole.times(basis)
     inner = basis.T @ ahead
-    lower = _root(0.5 * (inner + inner.T))
-    root = xp.linalg.inv(lower)
+    root = border.inverse_root(0.5 * (inner + inner.T))
     half = root @ ahead.T
-    log_det = log_det + 2.0 * xp.sum(xp.log(xp.diagonal(lower))) + basis.shape[1]
-    one = Deflated(whole, basis, ahead, root, half)
-    return one, one.begun(scheme.probes), log_det - xp.sum(half**2)
-
-
-def _root(matrix: Any) -> Any:
-    """The Cholesky factor, NaN where there is none."""
-    xp = matrix.__array_namespace__()
-    try:
-        return xp.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return xp.full_like(matrix, np.nan)
+    log_det = log_det - 2.0 * xp.sum(xp.log(xp.diagonal(root))) + basis.shape[1]
+    parts = tuple(inverses), basis, ahead, root, half
+    begun = Deflated(border, *parts).begun(scheme.probes)
+    return parts, begun, log_det - xp.sum(half**2)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -158,9 +158,11 @@ def coloured(one: Deflated, normals: Any, basis: Any, weights: Any) -> Any:
 # Variances
 
 
-def inverse_of(one: Deflated, basis: Any, weights: Any, probes: slice = slice(None)) -> Inverse:
-    """S^-1 about: what is exact, and what probes tell of the rest, with N^-1 of them."""
-    signs = one.begun(one.whole.border.scheme.probes)[:, probes]
+def inverse_of(
+    one: Deflated, basis: Any, weights: Any, probes: slice = slice(None)
+) -> tuple[Any, ...]:
+    """S^-1 about, but for the scheme: what is exact, and what probes tell, with N^-1 of them."""
+    signs = one.begun(one.border.scheme.probes)[:, probes]
     rest = combined(basis[:, :, probes], weights[:, probes]) - signs
     # M^-1 = V G V' + J J' + J (N^+ - I) J', with G = (V'MV)^-1.
     xp = signs.__array_namespace__()
@@ -171,15 +173,16 @@ def inverse_of(one: Deflated, basis: Any, weights: Any, probes: slice = slice(No
     each, none = 0.5 / p * xp.eye(p), xp.zeros((k, p))
     exact = [[first, -inverse, none, none], [-inverse, 0.0 * inverse, none, none]]
     left = [[none.T, none.T, 0.0 * each, each], [none.T, none.T, each, 0.0 * each]]
-    blocks = tuple(xp.einsum("kin,kjn->ijn", one, one) for one in one.whole.inverses)
+    blocks = tuple(xp.einsum("kin,kjn->ijn", one, one) for one in one.inverses)
     low = one.whole.back(xp.concatenate(columns, axis=1))
-    return Inverse(one.whole.border.scheme, blocks, low, xp.block(exact + left))
+    return blocks, low, xp.block(exact + left)
 
 
 def variance_error(one: Deflated, basis: Any, weights: Any) -> Any:
     """The relative error of variances, root mean square, as two halves of the probes tell."""
     half = weights.shape[1] // 2
     parts = slice(None), slice(half), slice(half, None)
-    whole, first, second = (inverse_of(one, basis, weights, part).diagonal for part in parts)
+    inverses = (Inverse(one.border.scheme, *inverse_of(one, basis, weights, p)) for p in parts)
+    whole, first, second = (inverse.diagonal for inverse in inverses)
     xp = whole.__array_namespace__()
     return xp.sqrt(xp.mean((0.5 * (first - second) / whole) ** 2))

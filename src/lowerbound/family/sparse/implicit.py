@@ -118,9 +118,10 @@ class Implicit:
 
     def factor(self, border: Border) -> ImplicitFactor | None:
         """Of P_RR and W as the border has them; None where S is not positive definite."""
-        one, probes, log_det = border.run(deflated, border)
+        parts, probes, log_det = border.run(deflated, border)
         if not math.isfinite(log_det):
             return None
+        one = Deflated(border, *parts)
         space = border.space(one, probes, ROUGHLY, steps_for(probes))
         if space is None:
             return None
@@ -129,7 +130,7 @@ class Implicit:
         if space.residual > ROUGHLY:  # what the last steps still changed may not be all
             before = space.shortened().quadratic(lambda x: np.log(x) - (x - 1.0))
             error += float(abs(rest - before).mean())
-        return ImplicitFactor(self, border, one, space, float(log_det) + float(rest.mean()), error)
+        return ImplicitFactor(self, one, space, float(log_det) + float(rest.mean()), error)
 
 
 class Border(Protocol):
@@ -155,6 +156,10 @@ class Border(Protocol):
 
     def inverse_cholesky(self, blocks: Any) -> tuple[Any, Any]:
         """R^-1 of blocks and the sum of log-determinants, which is NaN where one has no R."""
+        ...
+
+    def inverse_root(self, matrix: Any) -> Any:
+        """L^-1 of a small L L', NaN where there is no L."""
         ...
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -197,6 +202,13 @@ class HostBorder:
         found = inverse_cholesky(blocks)
         return (np.full_like(blocks, np.nan), math.nan) if found is None else found
 
+    def inverse_root(self, matrix: np.ndarray) -> np.ndarray:
+        """L^-1 of a small L L'."""
+        try:
+            return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)))
+        except np.linalg.LinAlgError:
+            return np.full_like(matrix, np.nan)
+
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of a function."""
         return function(*args)
@@ -211,11 +223,16 @@ class ImplicitFactor:
     """S as far as products with it tell. `error` is that of the log-determinant, in nats."""
 
     pattern: Implicit
-    border: Border
     deflated: Deflated
     probed: Krylov
     log_det: float
     error: float
+
+    @property
+    def border(self) -> Border:
+        """P_RR and W."""
+        border: Border = self.deflated.border
+        return border
 
     def solve(self, rhs: Any) -> Any:
         """S^-1 rhs, (q, m); raises IllConditionedError."""
@@ -272,8 +289,8 @@ class ImplicitFactor:
     @cached_property
     def inverse(self) -> Inverse:
         """S^-1 about: what is exact, and what probes tell of the rest."""
-        found: Inverse = self.border.run(inverse_of, self.deflated, *self._probed)
-        return found
+        parts = self.border.run(inverse_of, self.deflated, *self._probed)
+        return Inverse(self.border.scheme, *parts)
 
     @cached_property
     def variance_error(self) -> float:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
 from lowerbound.compiled import Jitted, jit
 from lowerbound.family.sparse.deflated import Deflated
@@ -51,6 +52,11 @@ class DeviceBorder(NamedTuple):
     def inverse_cholesky(self, blocks: Array) -> tuple[Array, Array]:
         """R^-1 of blocks, and the sum of log-determinants."""
         return kernels.inverse_cholesky(blocks)
+
+    def inverse_root(self, matrix: Array) -> Array:
+        """L^-1 of a small L L'."""
+        lower = jnp.linalg.cholesky(matrix)
+        return solve_triangular(lower, jnp.eye(len(matrix)), lower=True)
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """The value of a function, compiled: arrays that are there, perhaps not computed yet."""

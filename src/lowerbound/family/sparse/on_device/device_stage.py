@@ -12,9 +12,10 @@ import jax
 import numpy as np
 
 from lowerbound.family.numerics.orders import order_of
-from lowerbound.family.sparse.deflated import closed, deflated, inverse_of, opened
+from lowerbound.family.sparse.deflated import Deflated, closed, deflated, inverse_of, opened
 from lowerbound.family.sparse.fronts import Reduced
 from lowerbound.family.sparse.implicit import PROBES, Implicit, ImplicitFactor, steps_for
+from lowerbound.family.sparse.low_rank_inverse import Inverse
 from lowerbound.family.sparse.on_device import device_kernels as kernels
 from lowerbound.family.sparse.on_device.device_border import DeviceBorder, jitted, room_for, spanned
 from lowerbound.family.sparse.on_device.device_kernels import Done, Layout, Piecewise, Together
@@ -108,14 +109,17 @@ class DeviceStage:
 
         eliminated = self.layouts, self.kept_values, shape(self.stage.count)
         done, own, _ = prepared(kernels.eliminated, *eliminated)
-        one, probes, _ = prepared(deflated, self.border(done, own))
+        border = self.border(done, own)
+        parts, probes, _ = prepared(deflated, border)
+        one = Deflated(border, *parts)
         basis = spanned_from(one, probes)
         where = self.layouts, done, self.kept
         halves, left = prepared(kernels.forward, *where, shape(len(self.stage.diagonal), 1))
         inside, goal, found = prepared(opened, one, left)
         left = prepared(closed, one, inside, found, *spanned_from(one, goal))
         prepared(kernels.backward, *where, halves, left)
-        prepared(kernels.variances, *where, self.together, prepared(inverse_of, one, *basis))
+        inverse = Inverse(self.scheme, *prepared(inverse_of, one, *basis))
+        prepared(kernels.variances, *where, self.together, inverse)
 
 
 @dataclass(frozen=True, eq=False)
