@@ -238,20 +238,21 @@ def test_an_accelerator_compiles_a_part_once(monkeypatch):
     pattern, precision = made(memberships)
     values = values_of(pattern, precision)
     with counted() as first:
-        factor = pattern.factor(values)
-        factor.solve(np.ones(pattern.size))
-        factor.variance()
-    assert 0 < len(first) <= 10
-    factor.solve(np.ones((pattern.size, 2)))
-    factor.coloured(np.ones((pattern.size, 2)))
+        pattern.prepare()
     with counted() as again:
         factor = pattern.factor(1.5 * values)
         factor.solve(np.ones(pattern.size))
-        factor.variance()
-        factor.solve(np.ones((pattern.size, 7)))
+        assert factor.variance_error < 1.0
+        assert (factor.variance() > 0).all()
         wide = factor.coloured(np.eye(pattern.size)[:, :19])
         assert wide.shape == (pattern.size, 19)
         assert factor.coloured(np.ones((pattern.size, 0))).shape == (pattern.size, 0)
+        factor.solve(np.ones((pattern.size, 1)))
+    assert len(first) <= 14
+    assert not again
+    factor.solve(np.ones((pattern.size, 2)))
+    with counted() as again:
+        pattern.factor(values).solve(np.ones((pattern.size, 7)))
     assert not again
 
 

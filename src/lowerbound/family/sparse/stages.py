@@ -101,6 +101,13 @@ class Stage:
             return self.on_device.factor(values)
         return self.factor_on_host(values)
 
+    def prepare(self) -> None:
+        """Have compiled what an accelerator computes of a factor, while something else is done."""
+        if isinstance(self.rest, Stage):
+            self.rest.prepare()
+        elif isinstance(self.rest, Implicit) and has_accelerator():
+            _ = self.on_device
+
     @cached_property
     def on_device(self) -> DeviceStage:
         """What is there of a stage whose rest is implicit."""

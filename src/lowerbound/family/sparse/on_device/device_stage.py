@@ -12,7 +12,16 @@ import jax
 import numpy as np
 
 from lowerbound.family.numerics.orders import order_of
-from lowerbound.family.sparse.deflated import Deflated, closed, deflated, inverse_of, opened
+from lowerbound.family.sparse.deflated import (
+    Deflated,
+    begun_with,
+    closed,
+    coloured,
+    deflated,
+    inverse_of,
+    opened,
+    variance_error,
+)
 from lowerbound.family.sparse.fronts import Reduced
 from lowerbound.family.sparse.implicit import PROBES, Implicit, ImplicitFactor, steps_for
 from lowerbound.family.sparse.low_rank_inverse import Inverse
@@ -94,7 +103,7 @@ class DeviceStage:
         return DeviceFactor(self, values, border, factor, total) if math.isfinite(total) else None
 
     def _prepare(self) -> None:
-        """Compile, side by side, what a factor, its variances and a solution take."""
+        """Compile, side by side, what factors, variances, solutions and draws take."""
 
         def shape(*sizes: int) -> Any:
             return jax.ShapeDtypeStruct(sizes, np.float64)  # type: ignore[no-untyped-call]
@@ -102,24 +111,31 @@ class DeviceStage:
         def prepared(function: Any, *args: Any) -> Any:
             return jitted(function).prepare(*args)
 
-        def spanned_from(one: Any, start: Any) -> tuple[Any, Any]:
+        def based(start: Any) -> tuple[Any, Any]:
             program = spanned(room_for(start, steps_for(start)))
             span = prepared(program, one, start, shape())
             return span.basis, shape(*span.diagonal.shape)
 
+        def backward(left: Any) -> None:
+            width = left.shape[1]
+            halves = tuple(shape(*layout.members.shape, width) for layout in self.layouts)
+            prepared(kernels.backward, *where, halves, left)
+
         eliminated = self.layouts, self.kept_values, shape(self.stage.count)
         done, own, _ = prepared(kernels.eliminated, *eliminated)
-        border = self.border(done, own)
+        border, where = self.border(done, own), (self.layouts, done, self.kept)
         parts, probes, _ = prepared(deflated, border)
         one = Deflated(border, *parts)
-        basis = spanned_from(one, probes)
-        where = self.layouts, done, self.kept
-        halves, left = prepared(kernels.forward, *where, shape(len(self.stage.diagonal), 1))
+        probed = based(probes)
+        _, left = prepared(kernels.forward, *where, shape(len(self.stage.diagonal), 1))
         inside, goal, found = prepared(opened, one, left)
-        left = prepared(closed, one, inside, found, *spanned_from(one, goal))
-        prepared(kernels.backward, *where, halves, left)
-        inverse = Inverse(self.scheme, *prepared(inverse_of, one, *basis))
+        backward(prepared(closed, one, inside, found, *based(goal)))
+        inverse = Inverse(self.scheme, *prepared(inverse_of, one, *probed))
         prepared(kernels.variances, *where, self.together, inverse)
+        prepared(variance_error, one, *probed)
+        normals = shape(*probes.shape)
+        prepared(begun_with, one, normals)
+        backward(prepared(coloured, one, normals, *probed))
 
 
 @dataclass(frozen=True, eq=False)
