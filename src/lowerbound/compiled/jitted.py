@@ -79,16 +79,18 @@ class Jitted:
 
     def _begun(self, kind: object, lowered: Callable[[], Any]) -> tuple[Future[None], bool]:
         """The compilation of a kind, and whether this call has begun it."""
-        with self._lock:
-            known = self._compiled.get(kind)
-            if known is not None and not _failed(known):
-                return known, False
-            future = self._compiled[kind] = Future()
-        try:
+        future: Future[None] = Future()
+        try:  # from here on, so that Ctrl-C leaves nothing that others wait for in vain
+            with self._lock:
+                known = self._compiled.get(kind)
+                if known is not None and not _failed(known):
+                    return known, False
+                self._compiled[kind] = future
             program = lowered()
             started(lambda: _only(program.compile), future)
         except BaseException as error:
-            future.set_exception(error)
+            if not future.done():
+                future.set_exception(error)
             raise
         return future, True
 
