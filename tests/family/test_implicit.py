@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from lowerbound.compute.threads import one_thread
 from lowerbound.errors import IllConditionedError
 from lowerbound.family.sparse import elimination, implicit, independent_sets, stages
+from lowerbound.family.sparse.deflated import Deflated
 from lowerbound.family.sparse.elimination import Pattern
 from lowerbound.family.sparse.implicit import Implicit
-from lowerbound.family.sparse.on_device import DeviceFactor
+from lowerbound.family.sparse.krylov import combined
+from lowerbound.family.sparse.on_device import DeviceFactor, device_border
+from tests.laws.compilations import counted
 
 Design = tuple[np.ndarray, np.ndarray]  # A, and the site of each column
 
@@ -170,6 +174,88 @@ def test_an_accelerator_computes_what_the_host_does(draw, monkeypatch):
     np.testing.assert_array_equal(device.covariance(), host.covariance())
 
 
+def both(pattern: Pattern, values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> list[Deflated]:
+    """N on the host and on a device."""
+    host = pattern.factor(values).rest.deflated
+    monkeypatch.setattr(stages, "has_accelerator", lambda: True)
+    return [host, pattern.factor(values).rest.deflated]
+
+
+@pytest.mark.parametrize(("width", "room"), [(1, 3), (3, 32), (8, 3)])
+def test_bases_are_those_of_the_host(width, room, monkeypatch):
+    """Columns that are nothing, and more vectors than there was room for, included."""
+    monkeypatch.setattr(device_border, "_ROOM", room)
+    pattern, precision = made(uneven)
+    operators = both(pattern, values_of(pattern, precision), monkeypatch)
+    start = np.random.default_rng(3).normal(size=(pattern.last.size, width))
+    if width > 1:
+        start[:, 1] = 0.0
+    start = operators[0].begun(start)
+    for tolerance, most in ((1e-8, 40), (1e-8, 5), (0.5, 40)):
+        host, device = (one.border.space(one, start, tolerance, most) for one in operators)
+        steps = len(host.diagonal)
+        assert len(device.diagonal) == steps <= most
+        assert device.residual == pytest.approx(host.residual, rel=1e-5)
+        assert (host.residual <= tolerance) == (most == 40)
+        near = {"rtol": 1e-7, "atol": 1e-9}
+        np.testing.assert_allclose(device.diagonal, host.diagonal, **near)
+        np.testing.assert_allclose(device.beside, host.beside, **near)
+        np.testing.assert_allclose(device.basis[:steps], host.basis, rtol=0, atol=1e-7)
+        host, device = (
+            np.asarray(combined(one.basis, one.weights(np.sqrt))) for one in (host, device)
+        )
+        np.testing.assert_allclose(device, host, **near)
+
+
+def test_a_basis_ends_where_there_is_nothing_more(monkeypatch):
+    pattern, precision = made(uneven)
+    for one in both(pattern, values_of(pattern, precision), monkeypatch):
+        space = one.border.space(one, np.zeros((pattern.last.size, 2)), 1e-8, 40)
+        assert (len(space.diagonal), space.residual) == (1, 0.0)
+        assert not np.asarray(combined(space.basis, space.weights(np.sqrt))).any()
+
+
+def test_no_basis_where_not_positive_definite(monkeypatch):
+    """It is seen by what a step finds, as S itself is not there."""
+    pattern, precision = made(uneven)
+    host, device = both(pattern, values_of(pattern, precision), monkeypatch)
+    size = pattern.last.size
+    rows, columns = pattern.last.rows, pattern.last.columns
+    less = np.append(40.0 * (rows == columns), 0.0)
+    start = host.begun(np.random.default_rng(3).normal(size=(size, 8)))
+    border = host.border
+    low = replace(border, own=pattern.last.whole(border.values[:-1] - less[:-1]))
+    host = host._replace(border=low)
+    border = device.border
+    low = border._replace(values=np.asarray(border.values) - less)
+    device = device._replace(border=low)
+    assert [one.border.space(one, start, 1e-8, 40) for one in (host, device)] == [None, None]
+
+
+def test_an_accelerator_compiles_a_part_once(monkeypatch):
+    """Ahead of need; other matrices, and other numbers of columns up to eight, take no more."""
+    monkeypatch.setattr(stages, "has_accelerator", lambda: True)
+    pattern, precision = made(memberships)
+    values = values_of(pattern, precision)
+    with counted() as first:
+        pattern.prepare()
+    with counted() as again:
+        factor = pattern.factor(1.5 * values)
+        factor.solve(np.ones(pattern.size))
+        assert factor.variance_error < 1.0
+        assert (factor.variance() > 0).all()
+        wide = factor.coloured(np.eye(pattern.size)[:, :19])
+        assert wide.shape == (pattern.size, 19)
+        assert factor.coloured(np.ones((pattern.size, 0))).shape == (pattern.size, 0)
+        factor.solve(np.ones((pattern.size, 1)))
+    assert len(first) <= 14
+    assert not again
+    factor.solve(np.ones((pattern.size, 2)))
+    with counted() as again:
+        pattern.factor(values).solve(np.ones((pattern.size, 7)))
+    assert not again
+
+
 @pytest.mark.parametrize("accelerated", [False, True])
 @pytest.mark.parametrize("draw", DESIGNS)
 def test_none_where_not_positive_definite(draw, accelerated, monkeypatch):
@@ -220,7 +306,7 @@ def test_intercept_and_slope_of_a_level_are_one_block():
 
 def test_what_is_not_solved_is_an_error(monkeypatch):
     """Two steps, begun anew twice, do not solve for levels of very different sizes."""
-    monkeypatch.setattr(implicit, "_steps", lambda vectors: 2)
+    monkeypatch.setattr(implicit, "steps_for", lambda vectors: 2)
     monkeypatch.setattr(implicit, "RESTARTS", 2)
     pattern, precision = made(three_factors)
     factor = pattern.factor(values_of(pattern, precision))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import update_wrapper
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +19,7 @@ from lowerbound.compiled.options import brisk_options, quick_options
 from lowerbound.compiled.rewriting import Rewriting, Values
 from lowerbound.compiled.tracing import apart
 from lowerbound.compiled.unsplit import divided, in_parts, kernels_divide
-from lowerbound.compiled.waiting import interruptibly, settled
+from lowerbound.compiled.waiting import awaited, settled, started
 
 _STATIC: Final = ("static_argnums", "static_argnames")
 MOST_PARTS: Final = 64  # programs of one function that are kept as parts of others
@@ -46,7 +48,8 @@ class Jitted:
         self._inner: Any = jax.jit(function, **static)
         self._outer: Any = jax.jit(_safe(function, self._inner), **options)
         self._ahead = ahead
-        self._seen: set[object] = set()
+        self._compiled: dict[object, Future[None]] = {}  # of each kind of arguments
+        self._lock = threading.Lock()
         self._parts: Parts = OrderedDict()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,12 +57,48 @@ class Jitted:
         leaves, structure = jax.tree.flatten((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return _part(self._inner, args, kwargs, known=self._parts)
-        kind = structure, *map(_kind, leaves)
-        if kind not in self._seen:  # the call finds what was compiled
-            interruptibly(self._outer.lower(*args, **kwargs).compile)
-            self._seen.add(kind)
-        found = self._outer(*args, **kwargs)
+        self._await((structure, *map(_kind, leaves)), lambda: self._outer.lower(*args, **kwargs))
+        found = self._outer(*args, **kwargs)  # which finds what was compiled
         return found if self._ahead else settled(found)
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile for such arguments, or shapes, in the background; the shapes of the results.
+
+        A call that comes sooner waits for it. A compilation that fails is tried again by the call.
+        """
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        lowered = self._outer.lower(*args, **kwargs)
+        self._begun((structure, *map(_kind, leaves)), lambda: lowered)
+        return jax.tree.map(_shape, lowered.out_info)
+
+    def _await(self, kind: object, lowered: Callable[[], Any]) -> None:
+        """Until it is compiled, by this thread or by another."""
+        while True:
+            future, own = self._begun(kind, lowered)
+            if future.done() and not future.exception():
+                return
+            try:
+                awaited(future)
+            except BaseException:
+                if own or not _failed(future):
+                    raise
+
+    def _begun(self, kind: object, lowered: Callable[[], Any]) -> tuple[Future[None], bool]:
+        """The compilation of a kind, and whether this call has begun it."""
+        future: Future[None] = Future()
+        try:  # from here on, so that Ctrl-C leaves nothing that others wait for in vain
+            with self._lock:
+                known = self._compiled.get(kind)
+                if known is not None and not _failed(known):
+                    return known, False
+                self._compiled[kind] = future
+            program = lowered()
+            started(lambda: _only(program.compile), future)
+        except BaseException as error:
+            if not future.done():
+                future.set_exception(error)
+            raise
+        return future, True
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the program for such arguments, which can be lowered."""
@@ -69,12 +108,25 @@ class Jitted:
         """As of `jax.jit`: forget what was traced and compiled."""
         self._inner.clear_cache()
         self._outer.clear_cache()
-        self._seen.clear()
         self._parts.clear()
+        with self._lock:
+            self._compiled.clear()
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `jax.jit`: the lowered program, which can be compiled."""
         return self._outer.lower(*args, **kwargs)
+
+
+def _only(compilation: Callable[[], object]) -> None:
+    compilation()  # JAX keeps what it returns, for as long as that is of use
+
+
+def _failed(future: Future[None]) -> bool:
+    return future.done() and future.exception() is not None
+
+
+def _shape(one: Any) -> Any:
+    return jax.ShapeDtypeStruct(one.shape, one.dtype)  # type: ignore[no-untyped-call]
 
 
 def _kind(leaf: Any) -> object:

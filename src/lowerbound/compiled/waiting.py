@@ -12,11 +12,12 @@ next wait.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -25,10 +26,18 @@ import jax
 
 R = TypeVar("R")
 _LONGEST: Final = 0.02  # seconds between two looks
+_AT_EXIT: Final = 10.0  # seconds
 _asked: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 _pressed = threading.Event()
+running: Final[set[Future[Any]]] = set()  # in threads of their own
+
+
+@atexit.register
+def _end() -> None:
+    """A thread that is within XLA as Python ends aborts the process: it is given some time."""
+    wait(list(running), _AT_EXIT)
 
 
 def _interrupts_come_here() -> bool:
@@ -65,19 +74,31 @@ def _raise_if_pressed() -> None:
 
 def interruptibly(function: Callable[[], R]) -> R:
     """The value of a function that waits outside of Python, such as a compilation."""
-    if not _interrupts_come_here():
-        return function()
-    _raise_if_pressed()
-    found: Future[R] = Future()
+    return awaited(started(function)) if _interrupts_come_here() else function()
+
+
+def started(function: Callable[[], R], found: Future[R] | None = None) -> Future[R]:
+    """What a function will return or raise: it runs in a thread of its own."""
+    found = Future() if found is None else found
+    running.add(found)
 
     def run() -> None:
         try:
             found.set_result(function())
         except BaseException as error:  # it is raised where the result is asked for
             found.set_exception(error)
+        finally:
+            running.discard(found)
 
     threading.Thread(target=run, name="lowerbound-wait", daemon=True).start()
-    return found.result()
+    return found
+
+
+def awaited(future: Future[R]) -> R:
+    """The result, once it is there; in the thread of the user Ctrl-C ends the wait."""
+    if _interrupts_come_here():
+        _raise_if_pressed()
+    return future.result()
 
 
 def settled(tree: R) -> R:

@@ -89,6 +89,10 @@ class Pattern:
             )
         return f"{self.size - self.dense:,} eliminated in small blocks, {self.dense:,} dense"
 
+    def prepare(self) -> None:
+        """Say that there will be factors: what an accelerator needs for them is compiled."""
+        self.stage.prepare()
+
     def factor(self, values: np.ndarray) -> AnyFactor | None:
         """The factor of the matrix with these entries, (nnz,); None if not positive definite."""
         values = np.asarray(values, np.float64)

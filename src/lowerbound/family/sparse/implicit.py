@@ -23,10 +23,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from lowerbound.errors import IllConditionedError
+from lowerbound.family.sparse.deflated import (
+    Deflated,
+    begun_with,
+    closed,
+    coloured,
+    deflated,
+    improved,
+    inverse_of,
+    opened,
+    variance_error,
+)
 from lowerbound.family.sparse.fronts import inverse_cholesky
 from lowerbound.family.sparse.krylov import Krylov, lanczos
 from lowerbound.family.sparse.low_rank_inverse import Inverse
-from lowerbound.family.sparse.twins import Twins, met_by_many, together, twins_of
+from lowerbound.family.sparse.twins import Scheme, Twins, met_by_many, together, twins_of
 
 __all__ = ["Border", "HostBorder", "Implicit", "ImplicitFactor"]
 
@@ -36,7 +47,6 @@ CLOSELY, LOOSELY = 1e-8, 1e-4  # of solutions: what is sought, and what will do
 RESTARTS = 6
 MOST_STEPS = 300
 _AT_ONCE = 2**25  # numbers of a basis
-_ROUNDING = 1e-12
 _SITES = 32  # whose means are solved exactly
 
 
@@ -91,6 +101,10 @@ class Implicit:
         """Where W, of these columns row by row, has the blocks, but for entries on paper only."""
         return twins_of(self.blocks, (self.rows, self.columns), columns, real)
 
+    def scheme(self, twins: Sequence[Twins]) -> Scheme:
+        """With these blocks."""
+        return Scheme.of(self.coarse, self.probes, twins)
+
     def whole(self, values: np.ndarray) -> Any:
         """P_RR with these values, by rows."""
         from scipy.sparse import coo_array
@@ -102,30 +116,58 @@ class Implicit:
         )
         return coo_array((np.append(values, values[off]), at), (self.size, self.size)).tocsr()
 
-    def factor(
-        self, values: np.ndarray, border: Border, twins: Sequence[Twins]
-    ) -> ImplicitFactor | None:
-        """Of P_RR with these values, and W; None where S is not positive definite."""
-        padded = np.append(values, 0.0)
-        inverses, log_det = [], 0.0
-        for block in twins:
-            found = inverse_cholesky(padded[block.own] - border.within(block))
-            if found is None:
-                return None
-            inverses.append(found[0])
-            log_det += found[1]
-        return _Preconditioned(self, border, tuple(twins), tuple(inverses), log_det).factor()
+    def factor(self, border: Border) -> ImplicitFactor | None:
+        """Of P_RR and W as the border has them; None where S is not positive definite."""
+        parts, probes, log_det = border.run(deflated, border)
+        if not math.isfinite(log_det):
+            return None
+        one = Deflated(border, *parts)
+        space = border.space(one, probes, ROUGHLY, steps_for(probes))
+        if space is None:
+            return None
+        rest = space.quadratic(lambda x: np.log(x) - (x - 1.0))
+        error = float(np.std(rest, ddof=1)) / math.sqrt(len(rest))
+        if space.residual > ROUGHLY:  # what the last steps still changed may not be all
+            before = space.shortened().quadratic(lambda x: np.log(x) - (x - 1.0))
+            error += float(abs(rest - before).mean())
+        return ImplicitFactor(self, one, space, float(log_det) + float(rest.mean()), error)
 
 
 class Border(Protocol):
-    """What S needs of P_RR and W, wherever they are."""
+    """P_RR and W, wherever they are, and what is computed there."""
 
-    def times(self, vectors: np.ndarray) -> np.ndarray:
+    @property
+    def scheme(self) -> Scheme:
+        """How S is preconditioned."""
+        ...
+
+    @property
+    def values(self) -> Any:
+        """Those of P_RR, and 0."""
+        ...
+
+    def times(self, vectors: Any) -> Any:
         """S v = (P_RR - W' W) v."""
         ...
 
-    def within(self, twins: Twins) -> np.ndarray:
-        """W' W within blocks of twins, the lower triangles of (b, b, n)."""
+    def within(self, number: int) -> Any:
+        """W' W within blocks of one size, the lower triangles of (b, b, n)."""
+        ...
+
+    def inverse_cholesky(self, blocks: Any) -> tuple[Any, Any]:
+        """R^-1 of blocks and the sum of log-determinants, which is NaN where one has no R."""
+        ...
+
+    def inverse_root(self, matrix: Any) -> Any:
+        """L^-1 of a small L L', NaN where there is no L."""
+        ...
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The value of a function of such arrays as it has."""
+        ...
+
+    def space(self, one: Deflated, start: Any, tolerance: float, most: int) -> Krylov | None:
+        """The bases of N from a start; None where it is not positive definite."""
         ...
 
 
@@ -134,15 +176,19 @@ class HostBorder:
     """Both as sparse matrices, by rows."""
 
     own: Any  # P_RR
+    values: np.ndarray
     matrix: Any  # W
+    scheme: Scheme
+    twins: Sequence[Twins]
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """S v."""
         product: np.ndarray = self.own @ vectors - self.matrix.T @ (self.matrix @ vectors)
         return product
 
-    def within(self, twins: Twins) -> np.ndarray:
-        """W' W within blocks of twins, the lower triangles of (b, b, n)."""
+    def within(self, number: int) -> np.ndarray:
+        """W' W within blocks of one size, the lower triangles of (b, b, n)."""
+        twins = self.twins[number]
         data = self.matrix.data[twins.places]
         size, n = twins.members.shape
         found = np.zeros((size, size, n))
@@ -151,211 +197,110 @@ class HostBorder:
                 found[i, j] = np.bincount(twins.which, data[i] * data[j], minlength=n)
         return found
 
+    def inverse_cholesky(self, blocks: np.ndarray) -> tuple[np.ndarray, float]:
+        """R^-1 of blocks, and the sum of log-determinants."""
+        found = inverse_cholesky(blocks)
+        return (np.full_like(blocks, np.nan), math.nan) if found is None else found
 
-@dataclass(frozen=True, eq=False)
-class _Preconditioned:
-    """M = R^-1 S R^-T."""
-
-    pattern: Implicit
-    border: Border
-    twins: tuple[Twins, ...]
-    inverses: tuple[np.ndarray, ...]  # (b, b, n): R^-1 of the blocks
-    log_det: float  # log |C|
-
-    def factor(self) -> ImplicitFactor | None:
-        """The directions solved exactly, then the trace of what is left."""
-        coarse = self.pattern.coarse
-        turned = self.scaled(coarse)
-        lower = np.linalg.cholesky(turned.T @ turned)
-        basis = np.linalg.solve(lower, turned.T).T
-        ahead = self(basis)
-        inner = basis.T @ ahead
+    def inverse_root(self, matrix: np.ndarray) -> np.ndarray:
+        """L^-1 of a small L L'."""
         try:
-            root = np.linalg.cholesky(0.5 * (inner + inner.T))
+            return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)))
         except np.linalg.LinAlgError:
-            return None
-        log_det = self.log_det + 2.0 * float(np.log(np.diag(root)).sum())
-        deflated = _Deflated(self, basis, ahead, np.linalg.inv(root))
-        probes = deflated.begun(self.pattern.probes)
-        space = lanczos(deflated, probes, ROUGHLY, _steps(probes))
-        if space is None:
-            return None
-        first = basis.shape[1] - float(np.sum(deflated.half**2))
-        rest = space.quadratic(lambda x: np.log(x) - (x - 1.0))
-        error = float(np.std(rest, ddof=1)) / math.sqrt(len(rest))
-        if space.residual > ROUGHLY:  # what the last steps still changed may not be all
-            before = space.shortened().quadratic(lambda x: np.log(x) - (x - 1.0))
-            error += float(abs(rest - before).mean())
-        return ImplicitFactor(deflated, space, log_det + first + float(rest.mean()), error)
+            return np.full_like(matrix, np.nan)
 
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """M v."""
-        inner = self.back(vectors)
-        return self.forward(self.border.times(inner))
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The value of a function."""
+        return function(*args)
 
-    def forward(self, vectors: np.ndarray) -> np.ndarray:
-        """R^-1 v."""
-        return self._blockwise(vectors, self.inverses)
-
-    def back(self, vectors: np.ndarray) -> np.ndarray:
-        """R^-T v."""
-        return self._blockwise(vectors, [one.transpose(1, 0, 2) for one in self.inverses])
-
-    def scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """R' v."""
-        roots = []
-        for one in self.inverses:
-            inverted = np.linalg.inv(one.transpose(2, 1, 0))
-            roots.append(np.ascontiguousarray(inverted.transpose(1, 2, 0)))
-        return self._blockwise(vectors, roots)
-
-    def _blockwise(self, vectors: np.ndarray, blocks: Sequence[np.ndarray]) -> np.ndarray:
-        out = np.empty_like(vectors)
-        for twin, block in zip(self.twins, blocks, strict=True):
-            inside = vectors[twin.members]
-            out[twin.members] = np.einsum("ijn,jnk->ink", block, inside)
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class _Deflated:
-    """N, off the directions V that are solved exactly."""
-
-    whole: _Preconditioned
-    basis: np.ndarray  # V
-    ahead: np.ndarray  # M V
-    root: np.ndarray  # L^-1 of V'MV = L L'
-
-    @cached_property
-    def half(self) -> np.ndarray:
-        """L^-1 V'M, (k, q)."""
-        half: np.ndarray = self.root @ self.ahead.T
-        return half
-
-    def off(self, vectors: np.ndarray) -> np.ndarray:
-        """Without their part in V."""
-        rest: np.ndarray = vectors - self.basis @ (self.basis.T @ vectors)
-        return rest
-
-    def begun(self, vectors: np.ndarray) -> np.ndarray:
-        """The same, with nothing left of those that are in V but for rounding."""
-        rest = self.off(self.off(vectors))
-        return np.where(_norms(rest) > _ROUNDING * _norms(vectors), rest, 0.0)
-
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """N v."""
-        found: np.ndarray = self.whole(vectors) - self.half.T @ (self.half @ vectors)
-        return self.off(found)
-
-    def joined(self, vectors: np.ndarray) -> np.ndarray:
-        """J v = v - V (V'MV)^-1 V'M v, which is M-orthogonal to V."""
-        found: np.ndarray = vectors - self.basis @ (self.root.T @ (self.half @ vectors))
-        return found
+    def space(self, one: Deflated, start: Any, tolerance: float, most: int) -> Krylov | None:
+        """The bases of N from a start."""
+        return lanczos(one.times, start, tolerance, most)
 
 
 @dataclass(frozen=True, eq=False)
 class ImplicitFactor:
     """S as far as products with it tell. `error` is that of the log-determinant, in nats."""
 
-    deflated: _Deflated
-    space: Krylov
+    pattern: Implicit
+    deflated: Deflated
+    probed: Krylov
     log_det: float
     error: float
 
     @property
     def border(self) -> Border:
         """P_RR and W."""
-        return self.deflated.whole.border
+        border: Border = self.deflated.border
+        return border
 
-    def solve(self, rhs: np.ndarray) -> np.ndarray:
+    def solve(self, rhs: Any) -> Any:
         """S^-1 rhs, (q, m); raises IllConditionedError."""
-        whole = self.deflated.whole
-        return whole.back(self._in_parts(self._solved, whole.forward(rhs)))
+        return self._in_parts(self._solved, rhs)
 
-    def coloured(self, normals: np.ndarray) -> np.ndarray:
+    def coloured(self, normals: Any) -> Any:
         """A root of S^-1 times standard normals, (q, m); raises IllConditionedError."""
-        return self.deflated.whole.back(self._in_parts(self._rooted, normals))
+        return self._in_parts(self._coloured, normals)
 
-    def _in_parts(
-        self, function: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray
-    ) -> np.ndarray:
-        step = max(1, int(_AT_ONCE // (64 * len(vectors))))
+    def _in_parts(self, function: Callable[[Any], Any], vectors: Any) -> Any:
+        step = max(PROBES, int(_AT_ONCE // (64 * len(vectors))))
+        if vectors.shape[1] <= step:
+            return function(vectors)
         parts = range(0, vectors.shape[1], step)
-        found = [function(vectors[:, begin : begin + step]) for begin in parts]
-        return np.concatenate(found, axis=1) if found else vectors
+        return np.concatenate([function(vectors[:, at : at + step]) for at in parts], axis=1)
 
-    def _solved(self, rhs: np.ndarray) -> np.ndarray:
-        """M^-1 rhs: exactly in V, then by conjugate gradients, begun anew where need be."""
-        one = self.deflated
-        inside = one.root.T @ (one.root @ (one.basis.T @ rhs))
-        goal = one.begun(rhs - one.ahead @ inside)
-        rest, found, left = goal, np.zeros_like(goal), 1.0
+    def _solved(self, rhs: Any) -> Any:
+        """Exactly in V, then by conjugate gradients, begun anew where need be."""
+        one, run = self.deflated, self.border.run
+        inside, goal, found = run(opened, one, rhs)
+        rest, left = goal, 1.0
         for _ in range(RESTARTS):
-            space = _space(one, rest, max(CLOSELY / left, 1e-14))
-            found = found + space.applied(lambda x: 1.0 / x)
+            space = self._space(rest, max(CLOSELY / left, 1e-14))
+            weights = space.weights(_inverted)
             if left * space.residual <= CLOSELY:
-                break
-            rest = one.begun(goal - one(found))
-            left = float(np.max(_norms(rest) / np.maximum(_norms(goal), 1e-300)))
-        else:
-            if left > LOOSELY:
-                raise IllConditionedError(len(rhs), RESTARTS * _steps(rhs), left)
-        return np.asarray(one.joined(found) + one.basis @ inside)
+                return run(closed, one, inside, found, space.basis, weights)
+            found, rest, most = run(improved, one, goal, found, space.basis, weights)
+            left = float(most)
+        if left > LOOSELY:
+            raise IllConditionedError(len(rhs), RESTARTS * steps_for(rhs), left)
+        return run(closed, one, inside, found, space.basis, 0.0 * weights)
 
-    def _rooted(self, normals: np.ndarray) -> np.ndarray:
-        """A root of M^-1 times normals."""
-        one = self.deflated
-        space = _space(one, one.begun(normals), CLOSELY)
+    def _coloured(self, normals: Any) -> Any:
+        run = self.border.run
+        space = self._space(run(begun_with, self.deflated, normals), CLOSELY)
         if space.residual > math.sqrt(LOOSELY):
-            raise IllConditionedError(len(normals), _steps(normals), space.residual)
-        inside = one.basis @ (one.root.T @ (one.basis.T @ normals))
-        return np.asarray(one.joined(space.applied(lambda x: 1.0 / np.sqrt(x))) + inside)
+            raise IllConditionedError(len(normals), steps_for(normals), space.residual)
+        weights = space.weights(lambda x: 1.0 / np.sqrt(x))
+        return run(coloured, self.deflated, normals, space.basis, weights)
+
+    def _space(self, start: Any, tolerance: float) -> Krylov:
+        space = self.border.space(self.deflated, start, tolerance, steps_for(start))
+        assert space is not None, "a matrix is positive definite for one vector, not for another"
+        return space
 
     def covariance(self) -> np.ndarray:
         """S^-1 where P_RR has entries."""
-        pattern = self.deflated.whole.pattern
-        return self.inverse.at(pattern.rows, pattern.columns)
+        return self.inverse.at(self.pattern.rows, self.pattern.columns)
+
+    @cached_property
+    def _probed(self) -> tuple[Any, np.ndarray]:
+        return self.probed.basis, self.probed.weights(_inverted)
 
     @cached_property
     def inverse(self) -> Inverse:
         """S^-1 about: what is exact, and what probes tell of the rest."""
-        return self._inverse(slice(None))
-
-    def _inverse(self, probes: slice) -> Inverse:
-        one, whole = self.deflated, self.deflated.whole
-        signs = one.begun(whole.pattern.probes)[:, probes]
-        rest = self.space.applied(lambda x: 1.0 / x)[:, probes] - signs
-        # M^-1 = V G V' + J J' + J (N^+ - I) J', with G = (V'MV)^-1.
-        k, p = one.basis.shape[1], signs.shape[1]
-        inverse = one.root.T @ one.root
-        columns = [one.basis, one.ahead, one.joined(signs), one.joined(rest)]
-        middle = np.zeros((2 * k + 2 * p, 2 * k + 2 * p))
-        middle[:k, :k] = inverse + inverse @ (one.ahead.T @ one.ahead) @ inverse
-        middle[:k, k : 2 * k] = middle[k : 2 * k, :k] = -inverse
-        each = 2 * k + np.arange(p)
-        middle[each, each + p] = middle[each + p, each] = 0.5 / p
-        blocks = tuple(np.einsum("kin,kjn->ijn", one, one) for one in whole.inverses)
-        low = whole.back(np.concatenate(columns, axis=1))
-        return Inverse(blocks, whole.twins, low, middle)
+        parts = self.border.run(inverse_of, self.deflated, *self._probed)
+        return Inverse(self.border.scheme, *parts)
 
     @cached_property
     def variance_error(self) -> float:
         """The relative error of variances, root mean square, as two halves of the probes tell."""
-        half = PROBES // 2
-        first, second = (self._inverse(s).diagonal for s in (slice(half), slice(half, None)))
-        whole = self.inverse.diagonal
-        return float(np.sqrt(np.mean((0.5 * (first - second) / whole) ** 2)))
+        return float(self.border.run(variance_error, self.deflated, *self._probed))
 
 
-def _space(operator: _Deflated, start: np.ndarray, tolerance: float) -> Krylov:
-    space = lanczos(operator, start, tolerance, _steps(start))
-    assert space is not None, "a matrix is positive definite for one vector and not for another"
-    return space
+def _inverted(values: np.ndarray) -> np.ndarray:
+    return 1.0 / values
 
 
-def _norms(vectors: np.ndarray) -> np.ndarray:
-    return np.asarray(np.sqrt(np.sum(vectors**2, axis=0)))
-
-
-def _steps(vectors: np.ndarray) -> int:
+def steps_for(vectors: Any) -> int:
     return int(min(MOST_STEPS, max(30, _AT_ONCE // max(vectors.size, 1))))

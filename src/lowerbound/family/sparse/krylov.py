@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Krylov", "lanczos"]
+__all__ = ["Found", "Krylov", "State", "advanced", "begin", "combined", "lanczos"]
 
 Function = Callable[[np.ndarray], np.ndarray]
 _NOTHING = 1e-13  # a step that leads nowhere, relatively
@@ -21,9 +22,12 @@ _NOTHING = 1e-13  # a step that leads nowhere, relatively
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """Bases (m, n, k) of k columns; `diagonal` (m, k) and `beside` (m - 1, k) of T."""
+    """Bases of k columns and m vectors each; `diagonal` (m, k) and `beside` (m - 1, k) of T.
 
-    basis: np.ndarray
+    `basis` (at least m, n, k) may have more, and may be on an accelerator.
+    """
+
+    basis: Any
     diagonal: np.ndarray
     beside: np.ndarray
     norms: np.ndarray  # (k,): of the columns
@@ -40,15 +44,16 @@ class Krylov:
 
     def shortened(self) -> Krylov:
         """As it was two steps before, or after the first."""
-        steps = max(1, len(self.basis) - 2)
-        parts = self.basis[:steps], self.diagonal[:steps], self.beside[: steps - 1]
-        return Krylov(*parts, self.norms, self.residual)
+        steps = max(1, len(self.diagonal) - 2)
+        parts = self.diagonal[:steps], self.beside[: steps - 1]
+        return Krylov(self.basis, *parts, self.norms, self.residual)
 
-    def applied(self, function: Function) -> np.ndarray:
-        """f(N) u of every column, (n, k)."""
+    def weights(self, function: Function) -> np.ndarray:
+        """What to take of each vector of the basis for f(N) u: see `combined`."""
         values, vectors = self._eigen
         weights = np.einsum("kij,kj,kj->ik", vectors, function(values), vectors[:, 0, :])
-        out: np.ndarray = np.einsum("mnk,mk->nk", self.basis, weights * self.norms)
+        out = np.zeros((len(self.basis), len(self.norms)))
+        out[: len(weights)] = weights * self.norms
         return out
 
     def quadratic(self, function: Function) -> np.ndarray:
@@ -57,40 +62,81 @@ class Krylov:
         return np.asarray(np.sum(function(values) * vectors[:, 0, :] ** 2, axis=1) * self.norms**2)
 
 
-def lanczos(operator: Function, start: np.ndarray, tolerance: float, most: int) -> Krylov | None:
+def combined(basis: Any, weights: Any) -> Any:
+    """f(N) u of every column, (n, k)."""
+    return basis.__array_namespace__().einsum("mnk,mk->nk", basis, weights)
+
+
+class State(NamedTuple):
+    """Of all columns: the last vector, its place beside the diagonal of T, and T = L D L'."""
+
+    vector: Any  # (n, k)
+    length: Any  # (k,)
+    pivot: Any  # the last of D
+    product: Any  # of what residuals are made of
+
+
+class Found(NamedTuple):
+    """What a step finds: entries of T, whether it is positive definite, and the residual."""
+
+    diagonal: Any
+    positive: Any
+    residual: Any
+
+
+def begin(start: Any) -> tuple[Any, State]:
+    """The norms of columns (n, k), and where they begin."""
+    xp = start.__array_namespace__()
+    norms = xp.sqrt(xp.sum(start**2, axis=0))
+    one = xp.ones_like(norms)
+    return norms, State(start / xp.where(norms > 0, norms, 1.0), xp.zeros_like(norms), one, one)
+
+
+def advanced(
+    ahead: Any, state: State, norms: Any, without: Callable[[Any], Any]
+) -> tuple[Found, State]:
+    """A step, with N times the last vector; `without` takes off what is in the basis."""
+    xp = norms.__array_namespace__()
+    vector = state.vector
+    along = xp.sum(vector * ahead, axis=0)
+    alive = xp.sum(vector**2, axis=0) > 0.5
+    diagonal = xp.where(alive, along, 1.0)  # what has ended stands apart
+    pivot = xp.where(alive, diagonal - state.length**2 / state.pivot, 1.0)
+    rest = without(without(ahead))  # twice is enough
+    length = xp.sqrt(xp.sum(rest**2, axis=0))
+    length = xp.where(alive & (length > _NOTHING * abs(along)), length, 0.0)
+    product = state.product / xp.where(pivot > 0, pivot, 1.0)
+    residual = xp.max(xp.where(norms > 0, length * product, 0.0), initial=0.0)
+    vector = xp.where(length > 0, rest / xp.where(length > 0, length, 1.0), 0.0)
+    found = Found(diagonal, xp.all(pivot > 0), residual)
+    return found, State(vector, length, pivot, product * length)
+
+
+def lanczos(
+    operator: Callable[[Any], Any], start: np.ndarray, tolerance: float, most: int
+) -> Krylov | None:
     """Bases in which N x = u is solved to a relative residual, or of `most` vectors.
 
     `operator` gives N of columns (n, k). None where N turns out not to be positive definite.
     """
-    norms = np.sqrt(np.sum(start**2, axis=0))
-    vector = start / np.where(norms > 0, norms, 1.0)
-    basis, diagonal = [vector], []
+    norms, state = begin(start)
+    basis, diagonal = [state.vector], []
     beside: list[np.ndarray] = []
-    pivot, product = np.ones_like(norms), np.ones_like(norms)
-    residual = 0.0
-    for step in range(most):
-        ahead = operator(vector)
-        along = np.sum(vector * ahead, axis=0)
-        alive = np.sum(vector**2, axis=0) > 0.5
-        diagonal.append(np.where(alive, along, 1.0))  # what has ended stands apart
-        last = beside[-1] if beside else np.zeros_like(norms)
-        pivot = np.where(alive, diagonal[-1] - last**2 / pivot, 1.0)
-        if not (pivot > 0).all():
+
+    def without(vectors: np.ndarray) -> np.ndarray:
+        for known in basis:
+            vectors = vectors - known * np.sum(known * vectors, axis=0)
+        return vectors
+
+    while True:
+        found, state = advanced(operator(state.vector), state, norms, without)
+        if not found.positive:
             return None
-        for _ in range(2):  # twice is enough
-            for known in basis:
-                ahead -= known * np.sum(known * ahead, axis=0)
-        length = np.sqrt(np.sum(ahead**2, axis=0))
-        length = np.where(alive & (length > _NOTHING * abs(along)), length, 0.0)
-        product = product / pivot
-        residual = float(np.max(length * product, initial=0.0, where=norms > 0))
-        if residual <= tolerance or step == most - 1 or len(basis) >= len(start):
+        diagonal.append(found.diagonal)
+        residual = float(found.residual)
+        if residual <= tolerance or len(basis) >= min(most, len(start)):
             break
-        product = product * length
-        beside.append(length)
-        vector = np.where(length > 0, ahead / np.where(length > 0, length, 1.0), 0.0)
-        basis.append(vector)
-    shape = len(basis) - 1, len(norms)
-    return Krylov(
-        np.stack(basis), np.stack(diagonal), np.array(beside).reshape(shape), norms, residual
-    )
+        beside.append(state.length)
+        basis.append(state.vector)
+    parts = np.stack(diagonal), np.array(beside).reshape(len(basis) - 1, len(norms))
+    return Krylov(np.stack(basis), *parts, norms, residual)

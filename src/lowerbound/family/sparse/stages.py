@@ -20,7 +20,7 @@ from lowerbound.family.sparse.fronts import Eliminated, Front, Reduced
 from lowerbound.family.sparse.implicit import HostBorder, Implicit, ImplicitFactor
 from lowerbound.family.sparse.low_rank_inverse import Inverse
 from lowerbound.family.sparse.on_device import DeviceFactor, DeviceStage, has_accelerator
-from lowerbound.family.sparse.twins import Twins
+from lowerbound.family.sparse.twins import Scheme, Twins
 
 __all__ = ["AnyFactor", "Dense", "DenseFactor", "Factor", "Stage"]
 
@@ -101,6 +101,13 @@ class Stage:
             return self.on_device.factor(values)
         return self.factor_on_host(values)
 
+    def prepare(self) -> None:
+        """Have compiled what an accelerator computes of a factor, while something else is done."""
+        if isinstance(self.rest, Stage):
+            self.rest.prepare()
+        elif isinstance(self.rest, Implicit) and has_accelerator():
+            _ = self.on_device
+
     @cached_property
     def on_device(self) -> DeviceStage:
         """What is there of a stage whose rest is implicit."""
@@ -120,8 +127,9 @@ class Stage:
             done.append(eliminated)
         rest: Factor | DeviceFactor | DenseFactor | ImplicitFactor | None
         if isinstance(self.rest, Implicit):
-            border = HostBorder(self.rest.whole(left), self.border(done))
-            rest = self.rest.factor(left, border, self.twins)
+            own, padded = self.rest.whole(left), np.append(left, 0.0)
+            border = HostBorder(own, padded, self.border(done), self.scheme, self.twins)
+            rest = self.rest.factor(border)
         else:
             rest = self.rest.factor(left)
         if rest is None:
@@ -163,6 +171,12 @@ class Stage:
             known[:, 1:] = front.border[:, 1:] > front.border[:, :-1]
             real += [known.ravel()] * len(front.members)
         return self.rest.twins(self.borders[0], np.concatenate(real))
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        """How an implicit rest is preconditioned."""
+        assert isinstance(self.rest, Implicit)
+        return self.rest.scheme(self.twins)
 
     def border(self, done: Sequence[Eliminated]) -> Any:
         """W of the sparse fronts."""
@@ -233,7 +247,7 @@ class Factor(Reduced):
         out[self.stage.kept] = inverse.diagonal
         turned = np.concatenate([np.zeros(0), *(part.turned.ravel() for part in self.done)])
         met = self.stage.by_rows(turned) @ inverse.columns
-        near = inverse.within(turned, self.stage.lines, len(met))
+        near = inverse.within(self.stage.twins, turned, self.stage.lines, len(met))
         flat = np.maximum(near + np.einsum("nr,nr->n", met @ inverse.middle, met), 0.0)
         begin = 0
         for front, part in zip(self.stage.fronts, self.done, strict=True):
@@ -246,7 +260,7 @@ class Factor(Reduced):
     def _implicitly(self, inverse: Inverse, out: np.ndarray) -> None:
         """Covariances of what is eliminated, from C^-1 + L Q L' of what is left."""
         turned = np.concatenate([np.zeros(0), *(part.turned.ravel() for part in self.done)])
-        crossed = inverse.blockwise(turned)
+        crossed = inverse.blockwise(self.stage.twins, turned)
         begin = 0
         for front, part in zip(self.stage.fronts, self.done, strict=True):
             end = begin + part.turned.size

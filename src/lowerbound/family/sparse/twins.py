@@ -5,13 +5,15 @@ They make the diagonal blocks of a preconditioner. Entries that very many meet a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowerbound.family.numerics.orders import order_of
 
-__all__ = ["Twins", "met_by_many", "together", "twins_of"]
+__all__ = ["Scheme", "Twins", "met_by_many", "together", "twins_of"]
 
 LARGEST_BLOCK = 32
 _MOST, _SMALL_SITE = 256, 64  # entries set apart, and sites all of which are
@@ -30,6 +32,23 @@ class Twins:
     places: np.ndarray
     which: np.ndarray
     own: np.ndarray
+
+
+class Scheme(NamedTuple):
+    """What is solved exactly, what is in blocks, and what probes: arrays, of the host or not."""
+
+    coarse: Any  # (q, k)
+    probes: Any  # (q, p)
+    members: tuple[Any, ...]  # (b, n): the blocks of each size
+    own: tuple[Any, ...]  # (b, b, n): their entries of P_RR, or the one after the last
+    place: Any  # (q,): where each entry is among the members
+
+    @classmethod
+    def of(cls, coarse: np.ndarray, probes: np.ndarray, twins: Sequence[Twins]) -> Scheme:
+        """With blocks of several sizes."""
+        members = tuple(one.members for one in twins)
+        place = np.argsort(np.concatenate([one.ravel() for one in members]))
+        return cls(coarse, probes, members, tuple(one.own for one in twins), place)
 
 
 def twins_of(

@@ -93,6 +93,7 @@ class Parabolas:
     def centre(self) -> np.ndarray:
         """c: the mean of z at t = 0, where there is one."""
         zero = np.zeros(self.predictors.size)
+        self.pattern.prepare()  # while the program is compiled
         try:
             found = self._moved(self._around(np.zeros(self.predictors.dimension), zero))
         except IllConditionedError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from lowerbound.compiled import Jitted, jit
+from lowerbound.family.sparse.low_rank_inverse import Inverse
 
 
 class Layout(NamedTuple):
@@ -48,33 +47,33 @@ class Done(NamedTuple):
     by_column: Any
 
 
-@cache
-def jitted(function: Any) -> Jitted:
-    """A function of this file, compiled once for all of its uses."""
-    return jit(function, ahead=True)
-
-
 def _added(parts: Array, pieces: Piecewise, count: int) -> Array:
     """Sums of pieces (p, ...) by their groups."""
     return jax.ops.segment_sum(parts, pieces.group, count, indices_are_sorted=True)
 
 
-def eliminated(layouts: tuple[Layout, ...], values: Array) -> tuple[tuple[Done, ...], Array]:
-    """The factors of blocks; the log-determinant is NaN where one is not positive definite."""
+def eliminated(
+    layouts: tuple[Layout, ...], kept: Array, values: Array
+) -> tuple[tuple[Done, ...], Array, Array]:
+    """The factors of blocks, values `kept` for what is left and 0, and the log-determinant.
+
+    It is NaN where a block is not positive definite.
+    """
     found, log_det = [], jnp.zeros(())
+    left = jnp.append(values[kept], 0.0)
     values = jnp.append(values, 0.0)
     for layout in layouts:
-        inverse, own = _inverse_cholesky(values[layout.inner])
+        inverse, own = inverse_cholesky(values[layout.inner])
         rows = inverse[:, :, layout.by_block.group][..., None]
         columns = inverse[:, :, layout.by_column.meets]
         by_block = jnp.sum(rows * values[layout.by_block.source], axis=1)
         by_column = jnp.sum(columns * values[layout.by_column.source], axis=1)
         found.append(Done(inverse, by_block, by_column))
         log_det += own
-    return tuple(found), log_det
+    return tuple(found), left, log_det
 
 
-def _inverse_cholesky(matrix: Array) -> tuple[Array, Array]:
+def inverse_cholesky(matrix: Array) -> tuple[Array, Array]:
     """L^-1 of each block (b, b, n), from its lower triangle, and the sum of log-determinants."""
     size, zero = len(matrix), jnp.zeros_like(matrix[0, 0])
     lower = [[zero] * size for _ in range(size)]
@@ -120,41 +119,38 @@ def complement(
     return total
 
 
-def twin_products(
-    layouts: tuple[Layout, ...], done: tuple[Done, ...], together: tuple[Together, ...], like: Array
-) -> Array:
-    """W' W where twins meet each other, (b, b, blocks)."""
-    del layouts
+def twin_products(done: tuple[Done, ...], together: tuple[Together, ...], count: int) -> Array:
+    """W' W where twins meet each other, (b, b, count)."""
     size = len(together[0].pieces)
-    total = jnp.zeros((size, size, len(like)))
+    total = jnp.zeros((size, size, count))
     for one, twin in zip(done, together, strict=True):
         columns = [one.by_column[:, pieces] for pieces in twin.pieces]
         for i in range(size):
             for j in range(i + 1):
                 parts = jnp.sum(columns[i] * columns[j], axis=(0, 2))
-                added = jax.ops.segment_sum(parts, twin.which, len(like), indices_are_sorted=True)
+                added = jax.ops.segment_sum(parts, twin.which, count, indices_are_sorted=True)
                 total = total.at[i, j].add(added)
     return total
 
 
 def forward(
-    layouts: tuple[Layout, ...], done: tuple[Done, ...], rhs: Array, like: Array
+    layouts: tuple[Layout, ...], done: tuple[Done, ...], kept: Array, rhs: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    """L^-1 rhs of the blocks, and W' times it."""
-    halves, met = [], jnp.zeros((len(like), rhs.shape[1]))
+    """L^-1 rhs of the blocks, and what is left of the rhs once W' times it is taken off."""
+    halves, left = [], rhs[kept]
     for layout, one in zip(layouts, done, strict=True):
         half = jnp.einsum("ijn,jnk->ink", one.inverse, rhs[layout.members])
-        met += _columns_of(layout, one.by_column, half, len(like))
+        left -= _columns_of(layout, one.by_column, half, len(left))
         halves.append(half)
-    return tuple(halves), met
+    return tuple(halves), left
 
 
 def backward(
     layouts: tuple[Layout, ...],
     done: tuple[Done, ...],
+    kept: Array,
     halves: tuple[Array, ...],
     left: Array,
-    kept: Array,
 ) -> Array:
     """The solution of all, (d, k), from halves of the blocks and what is left."""
     count = len(left) + sum(layout.members.size for layout in layouts)
@@ -168,12 +164,14 @@ def backward(
 def variances(
     layouts: tuple[Layout, ...],
     done: tuple[Done, ...],
+    kept: Array,
     together: tuple[tuple[Together, ...], ...],
-    given: tuple[tuple[Array, ...], Array, Array],
-) -> tuple[Array, ...]:
-    """Variances of what is eliminated, (b, n) of each layout."""
-    blocks, low, middle = given
-    found = []
+    inverse: Inverse,
+) -> Array:
+    """The diagonal of P^-1, (d,), from C^-1 + L Q L' of what is left."""
+    low, middle = inverse.columns, inverse.middle
+    own = inverse.diagonal
+    out = jnp.zeros(len(own) + sum(layout.members.size for layout in layouts)).at[kept].set(own)
     for layout, one, twins in zip(layouts, done, together, strict=True):
         count = layout.members.shape[1]
         own = jnp.einsum("kin,kin->in", one.inverse, one.inverse)
@@ -184,7 +182,7 @@ def variances(
         columns = one.inverse.transpose(1, 0, 2)[:, :, layout.by_column.meets]
         across = jnp.sum(columns * one.by_column, axis=1)  # (b, pieces, width)
         near = jnp.zeros_like(own)
-        for twin, block in zip(twins, blocks, strict=True):
+        for twin, block in zip(twins, inverse.blocks, strict=True):
             inside = [across[:, pieces] for pieces in twin.pieces]
             total = jnp.zeros_like(inside[0])
             for i in range(len(block)):
@@ -195,5 +193,5 @@ def variances(
             for slot in range(len(own)):
                 added = jax.ops.segment_sum(total[slot].ravel(), to, count)
                 near = near.at[slot].add(added)
-        found.append(own + jnp.maximum(near + far, 0.0))
-    return tuple(found)
+        out = out.at[layout.members].set(own + jnp.maximum(near + far, 0.0))
+    return out
