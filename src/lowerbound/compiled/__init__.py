@@ -11,7 +11,7 @@ from lowerbound.compiled.hoisting import in_two
 from lowerbound.compiled.incomplete_beta import differentiable
 from lowerbound.compiled.jitted import Jitted, briskly, jit, quickly
 from lowerbound.compiled.kept import Kept
-from lowerbound.compiled.options import equations, quick_options
+from lowerbound.compiled.options import equations, quick_options, untried_options
 from lowerbound.compiled.tracing import traced
 from lowerbound.compiled.waiting import (
     heard,
@@ -28,6 +28,7 @@ __all__ = [
     "quickly",
     "abreast",
     "quick_options",
+    "untried_options",
     "equations",
     "in_two",
     "differentiable",

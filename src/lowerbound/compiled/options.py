@@ -25,6 +25,9 @@ _BRISK: Final = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+# No kernels tried against each other on an accelerator: programs that are compiled side by side wait
+# for each other there, and take four times as long, for products that are small.
+_UNTRIED: Final = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
 @cache
@@ -37,6 +40,12 @@ def quick_options() -> dict[str, Any]:
 def brisk_options() -> dict[str, Any]:
     """Those of compilation for loops of some seconds."""
     return _known(_BRISK)
+
+
+@cache
+def untried_options() -> dict[str, Any]:
+    """Those of programs for an accelerator that are compiled side by side."""
+    return _known(_UNTRIED)
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:

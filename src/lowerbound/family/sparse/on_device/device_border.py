@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from lowerbound.compiled import Jitted, jit
+from lowerbound.compiled import Jitted, jit, untried_options
 from lowerbound.family.sparse.deflated import Deflated
 from lowerbound.family.sparse.krylov import Krylov, State, advanced, begin
 from lowerbound.family.sparse.on_device import device_kernels as kernels
@@ -27,7 +27,7 @@ _ROOM = 32  # vectors of a basis, which seldom do not do
 @cache
 def jitted(function: Any) -> Jitted:
     """A function of arrays there, compiled once for all of its uses."""
-    return jit(function, ahead=True)
+    return jit(function, ahead=True, compiler_options=untried_options())
 
 
 class DeviceBorder(NamedTuple):
