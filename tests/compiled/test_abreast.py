@@ -52,12 +52,17 @@ def inside_a_loop(a, x):
     return lax.scan(step, jnp.zeros(()), x[:2])
 
 
+def of_numbers(a, x):
+    """Numbers that are given to what has a derivative of its own."""
+    return sum(jax.scipy.special.xlogy(1.5 + t, a + x[t, 0] ** 2) for t in range(ROWS))
+
+
 def inputs(a, *many):
     return sum((many[t] - a * many[t - 1]) ** 2 for t in range(1, ROWS))
 
 
-CASES = {f.__name__: (f, (0.7, X)) for f in
-         (neighbours, other_order, windows, recurrence, strays, inside_a_loop)}  # fmt: skip
+OF_ROWS = (neighbours, other_order, windows, recurrence, strays, inside_a_loop, of_numbers)
+CASES = {f.__name__: (f, (0.7, X)) for f in OF_ROWS}
 CASES["inputs"] = (inputs, (0.7, *MANY))
 
 

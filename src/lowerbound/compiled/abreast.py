@@ -169,7 +169,7 @@ class _Run:
             numbers = [np.asarray(atom.val) for atom in atoms]
             if all(np.array_equal(number, numbers[0]) for number in numbers):
                 return atoms[0].val, None
-            return np.stack(numbers).astype(atoms[0].aval.dtype), 0
+            return jnp.asarray(np.stack(numbers), atoms[0].aval.dtype), 0
         if all(atom is atoms[0] for atom in atoms):
             return self.one(atoms[0]), None
         return self.stacked(atoms), 0

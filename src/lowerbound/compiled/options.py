@@ -25,8 +25,8 @@ _BRISK: Final = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-# No kernels tried against each other on an accelerator: programs that are compiled side by side wait
-# for each other there, and take four times as long, for products that are small.
+# No kernels tried against each other on an accelerator: programs compiled side by side wait
+# for each other there, and take four times as long, for small products.
 _UNTRIED: Final = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 
