@@ -26,7 +26,6 @@ from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.bounds_kept import sites_at_bounds
 from lowerbound.methods.hierarchy.by_chains.chained_theta import (
     Chained,
-    answered,
     can_be_chained,
     chained,
 )
@@ -40,6 +39,7 @@ from lowerbound.methods.hierarchy.places_of_theta import at_scores
 from lowerbound.methods.hierarchy.points.integral import Integral
 from lowerbound.methods.hierarchy.points.integration import integrate
 from lowerbound.methods.hierarchy.points.kept_points import integrated
+from lowerbound.methods.hierarchy.points.weighed_draws import Weighed, weighed
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
@@ -51,7 +51,7 @@ from lowerbound.result.posterior import History, Restart
 from lowerbound.run.check_input import check_observed_variance
 from lowerbound.run.planned import Planned, Trace
 from lowerbound.run.problem import Problem
-from lowerbound.run.walking import Standing, Walking, ended
+from lowerbound.run.walking import Standing, Walking, ended, told
 
 MOVING = 32  # points at least, where the meaning of z moves with theta, as if it is not centred
 HOPELESS, WORST = 1.0, 0.2  # of an sd: the error of an estimate at the start, and in the end
@@ -107,6 +107,9 @@ class Found:
     bound: float | None = None
 
 
+Reached = Found | Weighed | Chained
+
+
 @dataclass(eq=False)
 class _Pace:
     """How long the solves of a climb take, over `size` hyperparameters."""
@@ -129,7 +132,7 @@ class _Pace:
         return longer if longer > allowance().left else 0.0
 
 
-class Hierarchy(Walking[Found | Chained]):
+class Hierarchy(Walking[Reached]):
     """A climb over the hyperparameters, then points around the summit, more and more of them."""
 
     unit, total = "round", 10
@@ -163,33 +166,50 @@ class Hierarchy(Walking[Found | Chained]):
         """Whether all numbers are few: draws of other laws then see what lies beside q."""
         return self.predictors.dimension + self.predictors.size <= FEW
 
-    def walk(self) -> Iterator[Standing[Found | Chained]]:
-        """Rounds of points, until they say the same; chains where they do not."""
+    def walk(self) -> Iterator[Standing[Reached]]:
+        """Rounds of points, until they say the same; draws or chains where they do not."""
         if self.chained_at_once:
             yield from self._by_chains()
             return
         found = yield from self._over_points()
-        if found.stop is None:
+        if found.stop is not None:
+            return
+        drawn = yield from self._by_draws(found)
+        if not drawn:
             yield from self._by_chains()
 
     @cached_property
     def chained_at_once(self) -> bool:
         """Whether theta is too many numbers for points, or several that multiply z.
 
-        Entries of matrices bend with the scales beside them, as scales alone do not.
+        Entries of matrices bend with the scales beside them, as scales alone do not, nor the
+        correlations of effects, in whichever way these are written.
         """
         one = self.predictors
         if one.dimension > MOST_OVER_POINTS:
             return True
         several = one.dimension > SEVERAL and not one.is_fixed and self.is_cheap
-        return several and self._may_be_chained
+        entries = any(map(one.is_real, one.theta))
+        return several and entries and self._may_be_chained
 
     @property
     def _may_be_chained(self) -> bool:
         told = self.predictors.relative is not None  # chains go over theta itself
         return self.method.points is None and not told and can_be_chained(self.surface)
 
-    def _by_chains(self) -> Iterator[Standing[Found | Chained]]:
+    def _by_draws(self, found: Standing[Found]) -> Generator[Standing[Reached], None, bool]:
+        """Draws of the density through points, where their weights are good; whether they are."""
+        integral = found.place.integral
+        if integral.missed:
+            return False
+        draws = weighed(self.surface, integral.smoothed, self.problem.seed)
+        drawn = yield from told(draws, lambda _: replace(found, elbo=np.nan))
+        if drawn is None:
+            return False
+        yield Standing(drawn, drawn.log_evidence, drawn.stop)
+        return True
+
+    def _by_chains(self) -> Iterator[Standing[Reached]]:
         """Chains over theta, until they agree."""
         one, seed = self.predictors, self.problem.seed
         try:
@@ -201,7 +221,7 @@ class Hierarchy(Walking[Found | Chained]):
         except (IllConditionedError, NoFiniteStartError) as error:
             raise self._poor(error) from error
 
-    def _over_points(self) -> Generator[Standing[Found | Chained], None, Standing[Found]]:
+    def _over_points(self) -> Generator[Standing[Reached], None, Standing[Found]]:
         """Rounds of points; the last standing has no stop where chains are to go on."""
         last: Integral | None = None
         points, fewest = self.method.points, self.fewest
@@ -268,10 +288,10 @@ class Hierarchy(Walking[Found | Chained]):
             why = "for too many effects meet each other, and lean on each other too much"
             raise PoorIntegralError(self.predictors.theta, f"{what}{100 * off:.0f}% only, {why}")
 
-    def answer(self, place: Found | Chained, trace: Trace, stop: Stop) -> Answer:
-        """The mixture over the points, or the draws of chains."""
-        if isinstance(place, Chained):
-            return answered(place, trace, stop, self.problem.seed)
+    def answer(self, place: Reached, trace: Trace, stop: Stop) -> Answer:
+        """The mixture over the points, or draws."""
+        if not isinstance(place, Found):
+            return place.answer(trace, stop, self.problem.seed)
         integral, one = place.integral, place.surface.predictors
         elbo = integral.log_evidence if place.bound is None else place.bound
         history = History(trace.values, trace.seconds, step="round")
@@ -354,7 +374,7 @@ class Hierarchy(Walking[Found | Chained]):
             rows.append(Row(name, site.shape, "global", law, update, names, what, site.where))
         plan = outline(model, f"Integrated over {names}", rows)
         if self.is_cheap and not self.chained_at_once and self._may_be_chained:
-            note = f"Where points of {names} do not foretell each other, chains over these go on."
+            note = f"Where points of {names} do not foretell each other, draws or chains go on."
             plan = replace(plan, notes=(*plan.notes, note))
         if self.surface.pattern.is_exact:
             return plan

@@ -86,6 +86,41 @@ class Chained:
     course: Course
     mixed: Mixed
 
+    def answer(self, trace: Trace, stop: Stop, seed: int) -> Answer:
+        """The draws of all sites, with the evidence and what the chains say of themselves."""
+        course, chains, found = self.course, self.mixed.chains, self.mixed
+        theta = ", ".join(course.surface.predictors.theta)
+        every = max(1, chains.values.size // COMPLETED)  # neighbours say much the same
+        some = chains.draws[:, ::every]
+        t = course.eased.outward(some.reshape(-1, some.shape[2]))
+        t = turned_at_random(t, list(course.signs), np.random.default_rng(seed))
+
+        def on_one_side(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            values, slopes = course.slopes(u)
+            return np.where((u == course.eased.positive(u)).all(axis=1), values, -math.inf), slopes
+
+        known = chains.values, found.mixing.size, BRIDGED
+        evidence, error = log_evidence(on_one_side, course.folded(chains.draws), *known)
+        evidence += math.log(2.0) * len(course.signs)  # of which the chains have seen one side
+        notes = [f"{theta} by {found}. The other sites exactly, given each draw."]
+        said = f"chains over {theta} agree: {found.mixing}"
+        if course.signs:
+            names = ", ".join(name for name, _ in course.signs)
+            said += (
+                f"; the signs of {names} are not told by the data, and draws have either: means "
+                "near zero say nothing of them"
+            )
+            notes.append(f"Log p is the same with the signs of {names} changed.")
+        return found.answer(
+            completed(course.surface, t, seed),
+            (evidence, error),
+            trace,
+            stop,
+            said=said,
+            notes=notes,
+            cure="lb.fit(..., method=lb.Integrated())",
+        )
+
 
 def can_be_chained(surface: AnySurface) -> bool:
     """Whether chains over theta have the posterior, and slopes cost little.
@@ -194,39 +229,3 @@ def _is_one(one: Summit, other: Summit, symmetric: bool) -> bool:
         return True
     way = np.linalg.solve(one.spread, one.top.t - other.top.t)
     return bool(way @ (one.top.t - other.top.t) < WITHIN**2)
-
-
-def answered(place: Chained, trace: Trace, stop: Stop, seed: int) -> Answer:
-    """The draws of all sites, with the evidence and what the chains say of themselves."""
-    course, chains, found = place.course, place.mixed.chains, place.mixed
-    theta = ", ".join(course.surface.predictors.theta)
-    every = max(1, chains.values.size // COMPLETED)  # neighbours say much the same
-    some = chains.draws[:, ::every]
-    t = course.eased.outward(some.reshape(-1, some.shape[2]))
-    t = turned_at_random(t, list(course.signs), np.random.default_rng(seed))
-
-    def on_one_side(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = course.slopes(u)
-        return np.where((u == course.eased.positive(u)).all(axis=1), values, -math.inf), slopes
-
-    known = chains.values, found.mixing.size, BRIDGED
-    evidence, error = log_evidence(on_one_side, course.folded(chains.draws), *known)
-    evidence += math.log(2.0) * len(course.signs)  # of which the chains have seen one side
-    notes = [f"{theta} by {found}. The other sites exactly, given each draw."]
-    said = f"chains over {theta} agree: {found.mixing}"
-    if course.signs:
-        names = ", ".join(name for name, _ in course.signs)
-        said += (
-            f"; the signs of {names} are not told by the data, and draws have either: means near "
-            "zero say nothing of them"
-        )
-        notes.append(f"Log p is the same with the signs of {names} changed.")
-    return found.answer(
-        completed(course.surface, t, seed),
-        (evidence, error),
-        trace,
-        stop,
-        said=said,
-        notes=notes,
-        cure="lb.fit(..., method=lb.Integrated())",
-    )

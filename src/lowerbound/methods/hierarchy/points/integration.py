@@ -45,6 +45,7 @@ NARROW = 0.05  # the edge is known as well, in sds
 LOOSER = 4.0  # nats more, where a proposal is made anew
 HIGHER = 0.5  # nats above what is foreseen of a tail, from where on it is looked at
 MUCH_HIGHER = 2.0  # the same of a surrogate that is known to be rough
+AGAIN = 3  # looks at tails, each with the points of those before
 ENDS = 1e-6  # probability beyond the grid of one hyperparameter, on either side
 
 
@@ -129,6 +130,7 @@ def integrate(
             if not missed:
                 break
             integral = through_points(evaluated, frame, placed, own, count, integral)
+        latest = placed, own
         if len(start) > 1 and (missed or integral.misplaced):
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
@@ -136,8 +138,12 @@ def integrate(
     if ways_out and points is None and not integral.enough:
         # Weights of draws know nothing of what lies where no point is.
         most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
-        looks = _missed(evaluated, integral, farthest, MUCH_HIGHER, most)
-        missed = yield from told(looks, lambda _: progress("tails"))
+        for _ in range(AGAIN):
+            looks = _missed(evaluated, integral, farthest, MUCH_HIGHER, most)
+            missed = yield from told(looks, lambda _: progress("tails"))
+            if not missed:
+                break
+            integral = through_points(evaluated, frame, *latest, count, integral)
         integral = replace(integral, missed=missed)
     return integral
 

@@ -24,6 +24,7 @@ TAIL = 3.0  # sds beyond which a draw counts no more: of a log scale that may go
 
 def agrees(evaluated: Evaluated, smoothed: Smoothed, seed: int) -> Generator[Solved, None, bool]:
     """Whether draws of a density have even weights; yields after every evaluation."""
+    smoothed = smoothed.trimmed()
     t = smoothed.sample(np.random.default_rng(seed), DRAWS)
     values = []
     for one in evaluated.several(list(t)):
