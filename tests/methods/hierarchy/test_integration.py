@@ -9,7 +9,7 @@ import pytest
 
 from lowerbound.errors import NoFiniteStartError
 from lowerbound.family.numerics.smoothed import Smoothed, low_discrepancy
-from lowerbound.methods.hierarchy.points.integration import integrate
+from lowerbound.methods.hierarchy.points.integration import MOST, PLENTY, integrate
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.run.walking import ended
@@ -109,11 +109,14 @@ def test_as_many_points_as_asked_for():
     assert ended(integrate(known.surface, known.start, points=40)).points == 40
 
 
-def test_more_points_are_taken_only_for_a_good_proposal_that_was_found_late():
+def test_more_points_are_taken_where_they_are_to_be_had_and_only_where_they_tell_more():
     bent = surfaces.together(surfaces.banana(0.6), surfaces.banana(0.5), surfaces.logarithms(0.5))
-    late = ended(integrate(bent.surface, bent.start))
-    assert late.points == 384
-    assert not late.misplaced
+    few, many = (ended(integrate(bent.surface, bent.start, most=most)) for most in (MOST, PLENTY))
+    assert few.points <= MOST
+    assert many.enough or few.points < many.points <= PLENTY
+    for found in (few, many):
+        away = abs(found.smoothed.mean - bent.mean) / bent.sd
+        assert np.max(away) < 0.15
     ridge = surfaces.banana(1.0)
     never = ended(integrate(ridge.surface, ridge.start))
     assert never.points == 192  # given up, as it knows no more than with a third of them

@@ -14,13 +14,13 @@ from lowerbound.methods.hierarchy.points import integral, weighed_draws
 from lowerbound.methods.hierarchy.points.integration import integrate
 from lowerbound.methods.hierarchy.points.weighed_draws import weighed
 from lowerbound.run.walking import ended
-from tests.methods.hierarchy.surfaces import logarithms
+from tests.methods.hierarchy import surfaces
 
-SCALES = logarithms(1.5, 3.0, 8.0)  # skewed, as logarithms of scales are
+SCALES = surfaces.logarithms(1.5, 3.0, 8.0)  # skewed, as logarithms of scales are
 
 
 def density(points):
-    return ended(integrate(SCALES.surface, SCALES.start, points=points)).smoothed
+    return ended(integrate(SCALES.surface, SCALES.start, points=points))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -35,6 +35,28 @@ def test_weights_make_a_rough_density_right(seed):
     assert abs(found.log_evidence - SCALES.log_integral) < 4.0 * found.error + 1e-3
     assert "draws of the density through points" in str(found.stop)
     assert found.stop.converged
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_shelf_where_no_point_is_has_draws_of_its_own(seed):
+    """Its mass decides the sd, which is 1 without it, and is told by some thirty draws there.
+
+    Over 40 other seeds the sd was between 0.89 and 1.17 times the true one, by quadrature.
+    """
+    below = 3.5
+    shelf = surfaces.shelf(below, 0.4)
+    found = ended(integrate(shelf.surface, shelf.start, farthest=6.0))
+    assert found.missed
+    drawn = ended(weighed(shelf.surface, found, seed))
+    weights = np.exp(drawn.log_weights)
+    axis = np.linspace(-20.0, 8.0, 20_001)
+    density = np.exp(-0.5 * axis**2) + np.exp(-0.5 * ((axis + 6.0) / 2.5) ** 2 - below)
+    density = density / density.sum()
+    mean = density @ axis
+    sd = math.sqrt(density @ (axis - mean) ** 2)
+    own = weights @ drawn.t[:, 0]
+    assert abs(own - mean) < 0.25 * sd
+    assert math.sqrt(weights @ (drawn.t[:, 0] - own) ** 2) == pytest.approx(sd, rel=0.3)
 
 
 def test_uneven_weights_are_none():

@@ -37,7 +37,7 @@ from lowerbound.methods.hierarchy.integrated_value import Integrated
 from lowerbound.methods.hierarchy.missed.remainders import with_remainders
 from lowerbound.methods.hierarchy.places_of_theta import at_scores
 from lowerbound.methods.hierarchy.points.integral import Integral
-from lowerbound.methods.hierarchy.points.integration import integrate
+from lowerbound.methods.hierarchy.points.integration import MOST, PLENTY, integrate
 from lowerbound.methods.hierarchy.points.kept_points import integrated
 from lowerbound.methods.hierarchy.points.weighed_draws import Weighed, weighed
 from lowerbound.methods.hierarchy.predictors import Predictors
@@ -199,10 +199,7 @@ class Hierarchy(Walking[Reached]):
 
     def _by_draws(self, found: Standing[Found]) -> Generator[Standing[Reached], None, bool]:
         """Draws of the density through points, where their weights are good; whether they are."""
-        integral = found.place.integral
-        if integral.missed:
-            return False
-        draws = weighed(self.surface, integral.smoothed, self.problem.seed)
+        draws = weighed(self.surface, found.place.integral, self.problem.seed)
         drawn = yield from told(draws, lambda _: replace(found, elbo=np.nan))
         if drawn is None:
             return False
@@ -236,6 +233,7 @@ class Hierarchy(Walking[Reached]):
             start,
             points=points,
             fewest=fewest,
+            most=PLENTY if self.is_cheap else MOST,
             others=others,
             farthest=FARTHEST if self.is_cheap else 0.0,
         )

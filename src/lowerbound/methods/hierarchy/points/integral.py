@@ -35,10 +35,15 @@ LEAST = 0.1  # efficiency with which an answer is good
 ABOVE = 1.0  # nats that the surrogate may exceed the largest weight known
 NODES = 4096  # that masses of cells are summed over
 FAR = 0.1  # nats: an evidence known no better is none
+ALONE = 5.0  # effective points, below which it is none either
 QUADRATURE = 1e-3  # nats: the error of sums over nodes
 UNKNOWN, UNCLEAR = 0.03, 0.5  # share of mass, that is small, and that hides most of it
 CANDIDATES = 1024  # places of which the most doubtful are looked at
 MOST_DOUBT = 3.0  # nats
+DOUBTED, MUCH = (
+    16,
+    0.1,
+)  # nodes most in doubt, and the unknown mass from which on they are looked at
 BOUNDED = 0.003  # mass at the ceiling that does not matter
 HEAVY = 0.7  # k-hat of weights that are not to be trusted
 EVEN = 0.8  # efficiency of weights, of which the heaviest matter little whatever their tail
@@ -54,9 +59,10 @@ class Integral:
     of the weights over their number. k_hat: that of the weights. rough: the error in nats of the
     surrogate at a point left out. error: that of the log evidence. off: sds that the mean of a
     hyperparameter, or of its square, may be off by the same errors. unknown: the share of mass that
-    the surrogate may have missed, by its own variance. moved: how far means and sds moved with the
-    last points, over what is allowed. enough: whether all of it is good. missed: whether a tail is
-    heavier than was foreseen, with no points left for it.
+    the surrogate may have missed, by its own variance. doubtful: (n, k), nodes with much of it.
+    moved: how far means and sds moved with the last points, over what is allowed. enough: whether
+    all of it is good. missed: whether a tail is heavier than was foreseen, with no points left for
+    it; beyond: (n, k), where.
     """
 
     smoothed: Smoothed
@@ -70,9 +76,11 @@ class Integral:
     error: float
     off: float
     unknown: float
+    doubtful: np.ndarray
     moved: float
     enough: bool
     missed: bool = False
+    beyond: np.ndarray | None = None
 
     @property
     def promising(self) -> bool:
@@ -93,8 +101,12 @@ class Integral:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing is known yet: not the evidence, nor where the density is."""
-        return self.error >= FAR and not self.covered
+        """Whether nothing is known yet: not the evidence, nor where the density is.
+
+        An error of what rests on a few nodes alone says nothing.
+        """
+        alone = self.efficiency * self.points < ALONE
+        return (self.error >= FAR or alone) and not self.covered
 
     @property
     def misplaced(self) -> bool:
@@ -156,10 +168,11 @@ def through_points(
     by_errors = mass * np.expm1(np.clip(-errors, -3.0, 3.0))
     error = float(np.linalg.norm(by_errors))
     off = _off(places, mass, by_errors)
-    sds = interpolation.doubt(placed.outward(smoothed.nodes[:CANDIDATES]))
+    looked_at = placed.outward(smoothed.nodes[:CANDIDATES])
+    sds = interpolation.doubt(looked_at)
     weights = smoothed.weights[:CANDIDATES]
-    doubt = np.expm1(0.5 * np.minimum(sds, MOST_DOUBT) ** 2)
-    unknown = float(weights @ doubt / weights.sum())
+    doubt = weights * np.expm1(0.5 * np.minimum(sds, MOST_DOUBT) ** 2) / weights.sum()
+    unknown = float(doubt.sum())
     # What is estimated errs alike at all points: no average makes it less.
     estimated = float(mass @ [alive[number].error for number in kept])
     parts = (error, unknown, QUADRATURE, _edge_mass(smoothed), estimated)
@@ -185,6 +198,9 @@ def through_points(
         error=error,
         off=off,
         unknown=unknown,
+        doubtful=looked_at[np.argsort(-doubt, kind="stable")[:DOUBTED]][
+            : DOUBTED * (unknown > MUCH)
+        ],
         moved=moved,
         enough=(
             rough < FINE

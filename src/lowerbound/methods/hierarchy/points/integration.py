@@ -37,7 +37,7 @@ from lowerbound.run.walking import told
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 FASTER = 3  # times as many points as before, where so many are taken in any case
 GRID = (13, 25, 49, 97)  # nodes of one hyperparameter
-MOST = 256  # points, unless told
+MOST, PLENTY = 256, 512  # points, unless told; and of surfaces that cost next to nothing
 BEYOND, YOUNG = 384, 5  # so many for a good proposal that has less than a fifth of the points
 GAINLESS = 3.0  # times the points that came nearest, after which an integral is given up
 EDGES, HALVED = 2, 4  # points without a value, and how often the way to them is halved
@@ -45,7 +45,6 @@ NARROW = 0.05  # the edge is known as well, in sds
 LOOSER = 4.0  # nats more, where a proposal is made anew
 HIGHER = 0.5  # nats above what is foreseen of a tail, from where on it is looked at
 MUCH_HIGHER = 2.0  # the same of a surrogate that is known to be rough
-AGAIN = 3  # looks at tails, each with the points of those before
 ENDS = 1e-6  # probability beyond the grid of one hyperparameter, on either side
 
 
@@ -65,12 +64,14 @@ def integrate(
     *,
     points: int | None = None,
     fewest: int = 0,
+    most: int = MOST,
     others: Sequence[np.ndarray] = (),
     farthest: float = 0.0,
 ) -> Generator[Progress, None, Integral]:
     """Integrate exp L over R^k; yields after every evaluation.
 
-    points: so many in all, no more and no fewer; None: as many as it takes, and `fewest` at least.
+    points: so many in all, no more and no fewer; None: as many as it takes, up to about `most`, and
+    `fewest` at least.
     others: starts from which other summits are looked for. farthest: sds of a hyperparameter, up to
     which the tails are looked at.
     """
@@ -88,10 +89,10 @@ def integrate(
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
     nearest = math.inf, 0  # the least error, and the points that had it
-    for places in _rounds(len(start), points, fewest):
+    for places in _rounds(len(start), points, fewest, max(most, BEYOND)):
         # The points showed late what proposal is good, so that few of them are its own.
         aged = integral is None or integral.misplaced or YOUNG * len(own) >= integral.points
-        if points is None and count >= MOST and aged:
+        if points is None and count >= most and aged:
             break
         chosen = [] if integral is None else _doubtful(integral, placed, len(places) // 2)
         for _ in evaluated.several(list(chosen)):
@@ -124,34 +125,30 @@ def integrate(
             if not ways_out:
                 break
             ways_out = False
-            most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
-            looks = _missed(evaluated, integral, farthest, HIGHER, most)
-            missed = yield from told(looks, lambda _: progress("tails"))
+            until = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
+            looks = _missed(evaluated, integral, farthest, HIGHER, until)
+            beyond = yield from told(looks, lambda _: progress("tails"))
+            missed = len(beyond) > 0
             if not missed:
                 break
             integral = through_points(evaluated, frame, placed, own, count, integral)
-        latest = placed, own
         if len(start) > 1 and (missed or integral.misplaced):
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
     if ways_out and points is None and not integral.enough:
         # Weights of draws know nothing of what lies where no point is.
-        most = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
-        for _ in range(AGAIN):
-            looks = _missed(evaluated, integral, farthest, MUCH_HIGHER, most)
-            missed = yield from told(looks, lambda _: progress("tails"))
-            if not missed:
-                break
-            integral = through_points(evaluated, frame, *latest, count, integral)
-        integral = replace(integral, missed=missed)
+        until = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
+        looks = _missed(evaluated, integral, farthest, MUCH_HIGHER, until)
+        beyond = yield from told(looks, lambda _: progress("tails"))
+        integral = replace(integral, missed=len(beyond) > 0, beyond=beyond)
     return integral
 
 
 def _missed(
     evaluated: Evaluated, integral: Integral, farthest: float, higher: float, most: float
-) -> Generator[Solved, None, bool]:
-    """Whether some tail is heavier than is foreseen; if so, its points are kept.
+) -> Generator[Solved, None, np.ndarray]:
+    """Where some tail is heavier than is foreseen, (n, k); if it is, its points are kept.
 
     Yields after every evaluation, until solves have taken `most` seconds: what was seen until then
     counts.
@@ -161,10 +158,10 @@ def _missed(
     ends = yield from within(walk, evaluated, most)
     seen = evaluated.known[known:] if ends is None else ends
     top = evaluated.best.value
-    found = any(_unforeseen(integral, one, top, higher) for one in seen)
+    found = [one.t for one in seen if _unforeseen(integral, one, top, higher)]
     if not found:
         del evaluated.known[known:]
-    return found
+    return np.array(found).reshape(-1, len(smoothed.mean))
 
 
 def _unforeseen(integral: Integral, one: Solved, top: float, higher: float) -> bool:
@@ -173,7 +170,7 @@ def _unforeseen(integral: Integral, one: Solved, top: float, higher: float) -> b
     return one.value > top - LOW and one.value - foreseen > higher
 
 
-def _rounds(k: int, points: int | None, fewest: int) -> Iterator[np.ndarray]:
+def _rounds(k: int, points: int | None, fewest: int, most: int) -> Iterator[np.ndarray]:
     """Places in the unit cube, more and more of them: quickly up to the fewest."""
     if k == 1:
         sizes = [size for size in GRID if size <= MOST] if points is None else [points]
@@ -183,7 +180,7 @@ def _rounds(k: int, points: int | None, fewest: int) -> Iterator[np.ndarray]:
             done.update(places)
             yield np.array(places)[:, None]
         return
-    sizes = [size for size in SIZES if 4 * k <= size <= BEYOND] if points is None else [points]
+    sizes = [size for size in SIZES if 4 * k <= size <= most] if points is None else [points]
     before = 0
     for size in sizes:
         if before and size < min(fewest, FASTER * before):
@@ -210,6 +207,8 @@ def _doubtful(integral: Integral, placed: Placed, count: int) -> list[np.ndarray
     if k == 1:
         return []
     s = placed.proposal.quantile(low_discrepancy(CANDIDATES, k, 2 + integral.points))
+    # Far out in a tail one node may hold all that is unknown, and no candidate come near it.
+    s = np.concatenate([s, placed.inward(integral.doubtful)])
     t = placed.outward(s)
     loose = replace(integral.smoothed, placed=placed, ceiling=math.inf)
     expected = loose.ratios(s)

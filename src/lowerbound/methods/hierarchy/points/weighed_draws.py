@@ -3,7 +3,9 @@
 Where points do not foretell each other to a tenth of a nat, their density may still be so near to
 that of the surface that weights of its draws are almost even (importance sampling). That is all
 that means, sds and the evidence need, for a few hundred values of L, where chains that start anew
-need thousands of slopes.
+need thousands of slopes. A fifth of the draws are of wide laws, also where tails were seen to be
+heavier than is foreseen, so that a mass beside that of the density is met (defensive mixtures;
+Hesterberg 1995).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +23,7 @@ from lowerbound.family.numerics.smoothed import Smoothed
 from lowerbound.family.q import Q
 from lowerbound.methods.hierarchy.by_chains.draws_of_all import completed
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
-from lowerbound.methods.hierarchy.points.integral import EVEN, HEAVY
+from lowerbound.methods.hierarchy.points.integral import EVEN, HEAVY, Integral
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
 from lowerbound.methods.hierarchy.surface import Solved
 from lowerbound.result.answer import Answer, Stop
@@ -31,6 +34,8 @@ from lowerbound.run.planned import Trace
 FIRST, MOST = 256, 2048  # draws, after which the weights are looked at, and in all
 ENOUGH = 500.0  # effective draws
 POOR = 0.25  # efficiency of weights that tell nothing
+WIDE, WIDER, FREEDOM = 0.2, 2.0, 4.0  # the share of wide draws, their sds, and their tails
+MOST_BEYOND = 4  # places of tails that were not foreseen, each with wide draws around it
 COMPLETED = 600  # draws of theta, about, for which z is drawn
 
 
@@ -87,24 +92,72 @@ class Weighed:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Defended:
+    """A density, and a share of wide ones with heavy tails: what the first misses, draws see.
+
+    centres: (n, k), of the wide ones.
+    """
+
+    smoothed: Smoothed
+    centres: np.ndarray
+
+    @classmethod
+    def of(cls, integral: Integral) -> _Defended:
+        """The density of an integral; wide ones around it and where tails were not foreseen."""
+        smoothed = integral.smoothed.trimmed()
+        centres = smoothed.mean[None]
+        if integral.missed:
+            assert integral.beyond is not None
+            some = np.linspace(0, len(integral.beyond) - 1, MOST_BEYOND).astype(int)
+            centres = np.concatenate([centres, integral.beyond[np.unique(some)]])
+        return cls(smoothed, centres)
+
+    def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draws of all of them, those of the wide ones last."""
+        few = math.ceil(WIDE * count)
+        away = rng.standard_normal((few, self.centres.shape[1])) @ self._root.T
+        away /= np.sqrt(rng.chisquare(FREEDOM, (few, 1)) / FREEDOM)
+        wide = self.centres[np.arange(few) % len(self.centres)] + away
+        return np.concatenate([self.smoothed.sample(rng, count - few), wide])
+
+    def log_prob(self, t: np.ndarray) -> np.ndarray:
+        """The log density of all together, at rows of t."""
+        k = t.shape[1]
+        volume = math.lgamma(0.5 * (FREEDOM + k)) - math.lgamma(0.5 * FREEDOM)
+        volume -= 0.5 * k * math.log(FREEDOM * math.pi) + np.log(np.diag(self._root)).sum()
+        parts = [math.log1p(-WIDE) + self.smoothed.log_prob(t)]
+        for centre in self.centres:
+            inside = np.linalg.solve(self._root, (t - centre).T)
+            wide = -0.5 * (FREEDOM + k) * np.log1p((inside**2).sum(axis=0) / FREEDOM)
+            parts.append(math.log(WIDE / len(self.centres)) + wide + volume)
+        found: np.ndarray = np.logaddexp.reduce(parts, axis=0)
+        return found
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        spread: np.ndarray = np.linalg.cholesky(self.smoothed.covariance)
+        return WIDER * spread
+
+
 def weighed(
-    surface: AnySurface, smoothed: Smoothed, seed: int
+    surface: AnySurface, integral: Integral, seed: int
 ) -> Generator[Solved, None, Weighed | None]:
     """Draws until their weights are worth enough; None where they are uneven.
 
     Yields after every evaluation.
     """
-    smoothed = smoothed.trimmed()
-    evaluated, rng = Evaluated(surface), np.random.default_rng(seed)
-    t, ratios = np.zeros((0, smoothed.placed.proposal.size)), np.zeros(0)
+    law, evaluated = _Defended.of(integral), Evaluated(surface)
+    rng = np.random.default_rng(seed)
+    t, ratios = np.zeros((0, law.centres.shape[1])), np.zeros(0)
     while len(t) < MOST:
-        drawn, values = smoothed.sample(rng, FIRST), []
+        drawn, values = law.sample(rng, FIRST), []
         for one in evaluated.several(list(drawn)):
             yield one
             values.append(one.value)
         t = np.concatenate([t, drawn])
-        ratios = np.concatenate([ratios, np.array(values) - smoothed.log_prob(drawn)])
-        if not np.isfinite(ratios).all():
+        ratios = np.concatenate([ratios, np.array(values) - law.log_prob(drawn)])
+        if np.mean(np.isfinite(ratios)) < 1.0 - WIDE:
             return None
         log_weights, k_hat = smoothed_weights(ratios)
         top = float(ratios.max())
