@@ -35,8 +35,7 @@ def zero_inflated(x, z, y):
 
 def test_a_shelf_of_a_sixteenth_of_the_mass_is_in_the_sds():
     """By NUTS, of effective sizes from 1,666 on; an sd of 0.82 was called good for the last."""
-    with pytest.warns(lb.errors.LadderWarning, match="integrated"):
-        fit = lb.fit(zero_inflated, *trips(), progress=False)
+    fit = lb.fit(zero_inflated, *trips(), progress=False)
     np.testing.assert_allclose(fit.mean("of_zeros"), [1.047, -1.176, 1.233], atol=0.12)
     np.testing.assert_allclose(fit.sd("of_zeros"), [1.106, 0.614, 1.194], rtol=0.12)
     assert fit.verdict.trust == "all"

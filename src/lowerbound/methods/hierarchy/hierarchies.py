@@ -39,7 +39,7 @@ from lowerbound.methods.hierarchy.places_of_theta import at_scores
 from lowerbound.methods.hierarchy.points.integral import Integral
 from lowerbound.methods.hierarchy.points.integration import MOST, PLENTY, integrate
 from lowerbound.methods.hierarchy.points.kept_points import integrated
-from lowerbound.methods.hierarchy.points.weighed_draws import Weighed, weighed
+from lowerbound.methods.hierarchy.points.weighed_draws import Weighed, stays, weighed
 from lowerbound.methods.hierarchy.predictors import Predictors
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated, climb
 from lowerbound.methods.hierarchy.surface import Solved
@@ -261,7 +261,11 @@ class Hierarchy(Walking[Reached]):
                 integral = last
                 break
         self._check(max(integral.solved, key=lambda one: one.value, default=None), WORST)
-        lost = integral.is_lost or (integral.missed and self.is_few)
+        lost = integral.is_lost
+        if not lost and integral.missed and self.is_few:
+            looks = stays(surface, integral, self.problem.seed)
+            stayed = yield from told(looks, lambda _: Standing(Found(surface, integral)))
+            lost = not stayed
         if not integral.enough and (self.is_cheap or lost) and self._may_be_chained:
             return Standing(Found(self.surface, integral), integral.log_evidence)
         if lost and not self.method.points:

@@ -25,7 +25,7 @@ from lowerbound.methods.hierarchy.by_chains.draws_of_all import completed
 from lowerbound.methods.hierarchy.inner.parabolas import AnySurface
 from lowerbound.methods.hierarchy.points.integral import EVEN, HEAVY, Integral
 from lowerbound.methods.hierarchy.summits.uphill import Evaluated
-from lowerbound.methods.hierarchy.surface import Solved
+from lowerbound.methods.hierarchy.surface import Solved, Surface
 from lowerbound.result.answer import Answer, Stop
 from lowerbound.result.posterior import History, Restart
 from lowerbound.result.verdicts import Verdict
@@ -35,6 +35,7 @@ FIRST, MOST = 256, 2048  # draws, after which the weights are looked at, and in 
 ENOUGH = 500.0  # effective draws
 POOR = 0.25  # efficiency of weights that tell nothing
 WIDE, WIDER, FREEDOM = 0.2, 2.0, 4.0  # the share of wide draws, their sds, and their tails
+TRIED, STAYED = 512, 0.15  # draws, and sds and logs of sds by which they may move these
 MOST_BEYOND = 4  # places of tails that were not foreseen, each with wide draws around it
 COMPLETED = 600  # draws of theta, about, for which z is drawn
 
@@ -138,6 +139,27 @@ class _Defended:
     def _root(self) -> np.ndarray:
         spread: np.ndarray = np.linalg.cholesky(self.smoothed.covariance)
         return WIDER * spread
+
+
+def stays(surface: Surface, integral: Integral, seed: int) -> Generator[Solved, None, bool]:
+    """Whether means and sds stay where a tail is heavier than was foreseen, by draws there.
+
+    Yields after every evaluation.
+    """
+    law, evaluated = _Defended.of(integral), Evaluated(surface)
+    t, values = law.sample(np.random.default_rng(seed), TRIED), []
+    for one in evaluated.several(list(t)):
+        yield one
+        values.append(one.value)
+    ratios = np.array(values) - law.log_prob(t)
+    weights = np.exp(ratios - ratios.max())
+    weights = weights / weights.sum()
+    if not TRIED * POOR * float(weights @ weights) < 1.0:
+        return False
+    own, sd = integral.smoothed.mean, np.sqrt(np.diag(integral.smoothed.covariance))
+    mean = weights @ t
+    wider = 0.5 * np.log(weights @ (t - mean) ** 2) - np.log(sd)
+    return bool(np.max(abs(mean - own) / sd) < STAYED and np.max(abs(wider)) < STAYED)
 
 
 def weighed(
