@@ -8,6 +8,7 @@ from lowerbound.compute import engine
 from lowerbound.methods.stochastic import passes, stepping
 from lowerbound.methods.stochastic.stepping import Stepping
 from tests.methods.stochastic.test_svi import EXAMPLES, coordinate_ascent, equal
+from tests.run.models import words
 
 ALONE = ("regression", "slopes")  # rows have no factors of their own: one pass is exact
 SEEDS = (0, 1)
@@ -32,13 +33,16 @@ def test_a_fit_that_has_settled_is_where_coordinate_ascent_stays(name, seed):
     assert exact.elbo - 0.05 < fit.elbo < exact.elbo + 1e-6 * abs(exact.elbo)
 
 
-def test_passes_that_go_on_gaining_are_few_and_say_so():
+def test_passes_are_no_more_than_twice_those_of_small_steps_and_say_what_they_gain():
     """Topics creep: coordinate ascent takes a hundred sweeps."""
-    fit = EXAMPLES["topics"].fit(lb.SVI(batch_size=40))
+    example = EXAMPLES["topics"]
+    fit = example.fit(lb.SVI(batch_size=40))
+    read = fit.restarts[0].sweeps * 40 / len(words())
     told = fit.stop_reason.partition("; then ")[2]
-    assert told.startswith(f"{passes.MOST_PASSES} full steps on all rows")
-    assert float(told.split()[-2]) > passes.SETTLED
-    exact = EXAMPLES["topics"].fit(lb.CAVI(init={"beta": fit.mean("beta")}))
+    count, gain = int(told.split()[0]), float(told.split()[-2])
+    assert passes.MOST_PASSES < count <= passes.MORE * read / 0.95
+    assert gain <= passes.SETTLED or count > passes.MORE * read - 1
+    exact = example.fit(lb.CAVI(init={"beta": fit.mean("beta")}))
     assert exact.elbo - 5.0 < fit.elbo < exact.elbo
 
 
@@ -69,7 +73,7 @@ def test_bounds_of_passes_never_fall(monkeypatch):
     monkeypatch.setattr(Stepping, "_passed", noted)
     monkeypatch.setattr(stepping, "SETTLED", -1.0)
     fit = EXAMPLES["mixture"].fit(lb.SVI(batch_size=40))
-    assert len(found) == passes.MOST_PASSES
+    assert len(found) >= passes.MOST_PASSES
     assert np.all(np.diff(found) >= -1e-6 * abs(fit.elbo))
     assert fit.elbo >= found[-1] - 1e-4 * abs(fit.elbo)  # local factors anew can only raise it
 

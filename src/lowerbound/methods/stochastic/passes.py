@@ -20,7 +20,7 @@ from lowerbound.methods.coordinate.progress import host
 from lowerbound.methods.stochastic.lap import Total
 
 SETTLED = 0.01  # nats that a pass gains, below which nothing is left to gain
-MOST_PASSES = 5
+MOST_PASSES, MORE = 5, 2  # or so many times the passes that small steps have taken
 MOST_SWEEPS = 500  # over the global factors, with the sums held fixed
 STILL = 1e-10  # of the bound that a sweep gains, relatively, at the optimum for these sums
 

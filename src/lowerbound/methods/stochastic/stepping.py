@@ -16,7 +16,7 @@ from lowerbound.methods.stochastic.batched import SVI
 from lowerbound.methods.stochastic.lap import Total, elbo_terms, lap_total
 from lowerbound.methods.stochastic.on_batches import OnBatches, planned_on_batches
 from lowerbound.methods.stochastic.opened import Reading
-from lowerbound.methods.stochastic.passes import MOST_PASSES, SETTLED, optimum
+from lowerbound.methods.stochastic.passes import MORE, MOST_PASSES, SETTLED, optimum
 from lowerbound.methods.stochastic.shared_factors import Before
 from lowerbound.methods.stochastic.steps import (
     NOTHING,
@@ -130,11 +130,16 @@ class Stepping(OnBatches[Run]):
         new, gain = replace(state, carry=carry, passes=passes), bound - before
         alone = not self.setting.batch.rows.local
         stop = None
-        if alone or gain <= SETTLED or passes >= MOST_PASSES:
+        if alone or gain <= SETTLED or passes >= self._most_passes(state):
             kind = "a full step" if passes == 1 else f"{passes} full steps"
             left = "" if alone else f", the last of which gained {gain:.2g} nats"
             stop = Stop(True, f"{state.why}; then {kind} on all rows{left}")
         return new, Info(state.done, np.zeros(0), f"ELBO {bound:.6g}", stop)
+
+    def _most_passes(self, state: Run) -> int:
+        """As many as take some times what the small steps have taken, or a few."""
+        batches = self.reading.batches
+        return max(MOST_PASSES, MORE * state.done * batches.size // batches.total)
 
     def _lap(self, state: State) -> Total:
         """Sums over all rows at some global factors; kept where they are the same at any."""

@@ -83,15 +83,19 @@ class Integral:
     beyond: np.ndarray | None = None
 
     @property
-    def promising(self) -> bool:
+    def known(self) -> bool:
         """Whether means and sds seem to be known, though points are not quite foreseen.
 
         Errors of many points average out in these, as they do not in the density.
         """
         allowed = NARROWLY if len(self.solved[0].t) == 2 else MOVED
-        known = self.off < OFF and self.moved * allowed < ANY_FUNCTION
-        sure = self.rough < ROUGHER * ROUGH and self.unknown < UNKNOWN
-        return known and sure and not self.misplaced
+        still = self.off < OFF and self.moved * allowed < ANY_FUNCTION
+        return still and self.rough < ROUGHER * ROUGH and self.unknown < UNKNOWN
+
+    @property
+    def promising(self) -> bool:
+        """Whether they are, by a proposal that covers the density."""
+        return self.known and not self.misplaced
 
     @property
     def covered(self) -> bool:

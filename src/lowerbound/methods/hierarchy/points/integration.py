@@ -89,6 +89,7 @@ def integrate(
     own: list[Solved] = []  # the points of the present proposal
     count, ways_out = 0, farthest > 0.0 and len(start) > 1
     nearest = math.inf, 0  # the least error, and the points that had it
+    latest: Integral | None = None  # with means and sds that seem to be known
     for places in _rounds(len(start), points, fewest, max(most, BEYOND)):
         # The points showed late what proposal is good, so that few of them are its own.
         aged = integral is None or integral.misplaced or YOUNG * len(own) >= integral.points
@@ -110,6 +111,8 @@ def integrate(
         if len(evaluated.known) > known:
             integral = through_points(evaluated, frame, placed, own, count, before)
         yield progress("points")
+        if integral.known and integral.covered:
+            latest = integral
         if integral.promising and not integral.enough and points is None and count >= MOST:
             known = len(evaluated.known)
             trial = agrees(evaluated, integral.smoothed, count)
@@ -136,6 +139,8 @@ def integrate(
             loose = replace(integral.smoothed, ceiling=integral.smoothed.ceiling + LOOSER)
             placed, own = placed_over(frame, placed.outward(loose.nodes), loose.weights), []
     assert integral is not None
+    if points is None and integral.is_lost and latest is not None:
+        integral = latest  # a proposal that is made anew may be worse than the one before
     if ways_out and points is None and not integral.enough:
         # Weights of draws know nothing of what lies where no point is.
         until = evaluated.taken + max(evaluated.taken - climbed, BRIEF)
