@@ -103,6 +103,7 @@ class Stepping(OnBatches[Run]):
             new = replace(new, bounds=NOTHING, watched=np.append(new.watched, latest))
         stop = self._stop(new) if values else None
         if stop is not None and stop.converged and self._ends_with_passes(new):
+            self.ahead.close()  # a pass reads the same source
             last = self._result(new)
             carry = new.carry._replace(state=last)
             new, stop = replace(new, carry=carry, why=stop.text), None
